@@ -1,0 +1,90 @@
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::slice;
+
+use crate::fixed::Count;
+use crate::window::Log;
+
+/// What a [`Gate`](crate::Gate) remembers of one key: what has passed so far.
+///
+/// Made by [`Gate::fresh`](crate::Gate::fresh), and of use only with gates of the
+/// same policy and version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    pub(crate) version: u32,
+    slots: Slots,
+}
+
+/// Most policies have one limit, which needs no allocation of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Slots {
+    One(Slot),
+    Many(Box<[Slot]>),
+}
+
+/// What one limit remembers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// The word of a pace or bucket, and the ticks that settling has given back,
+    /// counted round 2^64.
+    Word {
+        word: u64,
+        refunded: u64,
+    },
+    Log(Box<Log>),
+    Count(Count),
+    /// `unlimited` and `block` remember nothing.
+    Nothing,
+}
+
+impl State {
+    pub(crate) fn new(version: u32, slots: impl IntoIterator<Item = Slot>) -> State {
+        let mut slots: Vec<Slot> = slots.into_iter().collect();
+        let slots = match (slots.len(), slots.pop()) {
+            (1, Some(slot)) => Slots::One(slot),
+            (_, last) => {
+                slots.extend(last);
+                Slots::Many(slots.into_boxed_slice())
+            }
+        };
+        State { version, slots }
+    }
+
+    /// The version of the limits under which it was last settled.
+    #[must_use]
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The word of the state of one pace or bucket; `None` for other policies.
+    #[must_use]
+    pub fn word(&self) -> Option<u64> {
+        match self.slots() {
+            [Slot::Word { word, .. }] => Some(*word),
+            _ => None,
+        }
+    }
+
+    /// Replaces the word of the state of one pace or bucket, which somebody else
+    /// has moved on by [`Gcra::step`](crate::gcra::Gcra::step). The states of other
+    /// policies stay as they are.
+    pub fn set_word(&mut self, new: u64) {
+        if let [Slot::Word { word, .. }] = self.slots_mut() {
+            *word = new;
+        }
+    }
+
+    pub(crate) fn slots(&self) -> &[Slot] {
+        match &self.slots {
+            Slots::One(slot) => slice::from_ref(slot),
+            Slots::Many(slots) => slots,
+        }
+    }
+
+    pub(crate) fn slots_mut(&mut self) -> &mut [Slot] {
+        match &mut self.slots {
+            Slots::One(slot) => slice::from_mut(slot),
+            Slots::Many(slots) => slots,
+        }
+    }
+}
