@@ -60,6 +60,7 @@ scenario_files!(
     vectors_pace,
     vectors_savings,
     vectors_bucket,
+    vectors_bucket_time,
     vectors_reserve,
     cases_bucket,
     cases_window,
@@ -90,7 +91,7 @@ macro_rules! conformance {
     ($module:ident, $subject:expr, lacks: [$($feature:ident),* $(,)?]) => {
         $crate::conformance!(
             @tests $module, $subject, [$($feature),*],
-            vectors_pace vectors_savings vectors_bucket vectors_reserve
+            vectors_pace vectors_savings vectors_bucket vectors_bucket_time vectors_reserve
             cases_bucket cases_window cases_clock cases_config
             settle change policies fixed
         );
