@@ -7,6 +7,7 @@
 Works on a copy, so the tree stays as it is. Exits with 1 if a mutant survives.
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -93,7 +94,9 @@ def flip(copy, name, file, before, after):
 
 def run(copy):
     command = ["cargo", "test", "--package", "suimon-core", "--package", "suimon-testkit", "--no-fail-fast"]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
+    # Never the target folder of the tree: the copy's packages have the same names there.
+    environment = os.environ | {"CARGO_TARGET_DIR": str(copy / "target")}
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
     output = done.stdout + done.stderr
     if re.search(r"could not compile `suimon-core`", output):
         sys.exit(f"the mutant does not compile:\n{output[-4000:]}")

@@ -46,8 +46,13 @@ fn main() {
     let odd = LocalLimiter::new("bucket 999999937/s").unwrap();
     let slow = LocalLimiter::new("bucket 1/day").unwrap();
     let policy = LocalLimiter::new("bucket 1000000000/s and bucket 1000000000/min burst 100000000000").unwrap();
-    let coarse = LocalLimiter::builder("bucket 1000000000/s").unwrap().clock(CoarseClock::new(Duration::from_millis(1)).unwrap()).build().unwrap();
-    let (their_fast, their_slow) = (governor(1_000_000_000), RateLimiter::direct(Quota::with_period(Duration::from_secs(86_400)).unwrap()));
+    let coarse = LocalLimiter::builder("bucket 1000000000/s")
+        .unwrap()
+        .clock(CoarseClock::new(Duration::from_millis(1)).unwrap())
+        .build()
+        .unwrap();
+    let (their_fast, their_slow) =
+        (governor(1_000_000_000), RateLimiter::direct(Quota::with_period(Duration::from_secs(86_400)).unwrap()));
     let their_coarse = RateLimiter::direct_with_clock(
         Quota::per_second(NonZeroU32::new(1_000_000_000).unwrap()),
         governor::clock::QuantaUpkeepClock::from_interval(Duration::from_millis(1)).unwrap(),

@@ -38,7 +38,13 @@ pub fn median(numbers: &mut [f64]) -> f64 {
 pub fn print(title: &str, candidates: &[Candidate<'_>], nanos: &[f64]) {
     println!("\n{title}");
     for (candidate, nanos_one) in candidates.iter().zip(nanos) {
-        println!("  {:<44} {:>8.2} ns   {:>5.2} x {}", candidate.name, nanos_one, nanos_one / nanos[0], candidates[0].name);
+        println!(
+            "  {:<44} {:>8.2} ns   {:>5.2} x {}",
+            candidate.name,
+            nanos_one,
+            nanos_one / nanos[0],
+            candidates[0].name
+        );
     }
 }
 

@@ -28,8 +28,15 @@ proptest! {
         let gate = Gate::new(Policy::from(limit)).unwrap();
         let gcra = *gate.gcra().unwrap();
         let (mut state, mut word, mut now) = (gate.fresh(), FRESH, Timestamp::from_secs(1_700_000_000));
+        let mut told = Duration::ZERO;
         for (pause, whole, nanos) in calls {
-            now = now.saturating_add(Duration::from_nanos(u64::from(nanos) * pause / 3));
+            // At random, at the told time, or a nanosecond before it.
+            now = now.saturating_add(match pause {
+                0 => Duration::from_nanos(u64::from(nanos)),
+                1 => told,
+                2 => told.saturating_sub(Duration::from_nanos(1)),
+                _ => Duration::ZERO,
+            });
             let cost = if nanos % 5 == 0 { Cost::new(whole, nanos).unwrap() } else { Cost::whole(whole) };
             let Ok(decision) = gate.allow(&mut state, now, cost) else { continue };
             let ticks = gcra.ticks();
@@ -37,6 +44,7 @@ proptest! {
                 (Step::Admit(next), Decision::Allow(_)) => word = next,
                 (Step::Refuse(ready), Decision::Deny(_, Retry::After { wait, .. })) => {
                     prop_assert_eq!(ticks.until(ready, now), wait);
+                    told = wait;
                 }
                 (step, decision) => prop_assert!(false, "{step:?} but {decision:?}"),
             }

@@ -1,0 +1,28 @@
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)]
+
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
+pub mod clock;
+mod error;
+mod limiter;
+mod local;
+mod request;
+mod spot;
+mod sync;
+#[cfg(feature = "zones")]
+pub mod zones;
+
+pub use error::Error;
+pub use limiter::{DynLimiter, Limiter, NoLimit, Recorder, Seen};
+pub use local::{Builder, Consume, LocalLimiter, PolicyArg, Reservation, reserve_all};
+pub use request::{IntoRequest, Request};
+pub use spot::Spot;
+pub use suimon_core::{
+    Boundaries, Bucket, CENTURY, Calendar, Carry, Cost, Decision, Error as PolicyError, Every, Fixed, Gate, HighWater,
+    Limit, OutOfRange, Pace, Policy, Quota, Retry, Settlement, Span, State, Status, Timestamp, Unit, Utc, Window, gcra,
+};
+#[cfg(feature = "macros")]
+pub use suimon_macros::consume;

@@ -1,0 +1,221 @@
+use std::any::Any;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use suimon_core::gcra::{FRESH, Gcra};
+use suimon_core::{Calendar, Carry, Cost, Decision, Gate, Policy, Retry, Status, Timestamp};
+
+use super::queue::cost_of;
+use super::turns::{Turns, Wakers};
+use super::word::{Fast, Word};
+use crate::Error;
+use crate::clock::{Alarm, Clock, CoarseClock, MachineClock, Ring};
+use crate::sync::{Arc, Mutex, Weak, lock};
+
+/// What all copies of a limiter share.
+pub(super) struct Shared {
+    clock: Source,
+    /// The algorithm of the word, if the policy is one pace or bucket.
+    fast: Option<Gcra>,
+    word: Word,
+    turns: Mutex<Turns>,
+    alarm: Alarm,
+    calendar: Box<dyn Calendar + Send + Sync>,
+}
+
+/// The clock, without a detour for those whose reading is a good part of a decision.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Machine,
+    Coarse(CoarseClock),
+    Other(std::sync::Arc<dyn Clock>),
+}
+
+impl Source {
+    pub(super) fn new<C: Clock>(clock: C) -> Source {
+        let any: &dyn Any = &clock;
+        if any.is::<MachineClock>() {
+            return Source::Machine;
+        }
+        match any.downcast_ref::<CoarseClock>() {
+            Some(coarse) => Source::Coarse(coarse.clone()),
+            None => Source::Other(std::sync::Arc::new(clock)),
+        }
+    }
+
+    #[inline]
+    fn now(&self) -> Timestamp {
+        match self {
+            Source::Machine => MachineClock.now(),
+            Source::Coarse(clock) => clock.now(),
+            Source::Other(clock) => clock.now(),
+        }
+    }
+
+    fn set_alarm(&self, at: Timestamp, alarm: Alarm) {
+        match self {
+            Source::Machine => MachineClock.set_alarm(at, alarm),
+            Source::Coarse(clock) => clock.set_alarm(at, alarm),
+            Source::Other(clock) => clock.set_alarm(at, alarm),
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        gate: Gate,
+        clock: Source,
+        max_queue: Option<Cost>,
+        calendar: Box<dyn Calendar + Send + Sync>,
+    ) -> Arc<Shared> {
+        let fast = gate.gcra().copied();
+        Arc::new_cyclic(|shared: &Weak<Shared>| {
+            let ring: Weak<dyn Ring> = shared.clone();
+            Shared {
+                clock,
+                word: if fast.is_some() { Word::new(FRESH) } else { Word::kept() },
+                fast,
+                turns: Mutex::new(Turns::new(gate, max_queue)),
+                alarm: Alarm::new(ring),
+                calendar,
+            }
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn allow(&self, cost: Cost) -> Result<Decision, Error> {
+        if let Some((gcra, ticks)) = self.fast_cost(cost) {
+            let now = self.clock.now();
+            match self.word.step(gcra, gcra.ticks().at(now), ticks) {
+                Fast::Admitted(word) => return Ok(Decision::Allow(gcra.status(word, now))),
+                Fast::Refused { word, ready } => {
+                    let retry = Retry::After { wait: gcra.ticks().until(ready, now), limit: 0 };
+                    return Ok(Decision::Deny(gcra.status(word, now), retry));
+                }
+                Fast::Kept => {}
+            }
+        }
+        self.allow_at(None, cost)
+    }
+
+    /// Takes the cost if nobody waits and it passes at once.
+    #[inline]
+    pub(super) fn try_take(&self, cost: Cost) -> bool {
+        self.fast_cost(cost).is_some_and(|(gcra, ticks)| {
+            let now = gcra.ticks().at(self.clock.now());
+            matches!(self.word.step(gcra, now, ticks), Fast::Admitted(_))
+        })
+    }
+
+    /// The algorithm and the ticks of a cost that the word alone can decide about.
+    #[inline(always)]
+    fn fast_cost(&self, cost: Cost) -> Option<(&Gcra, NonZeroU64)> {
+        let gcra = self.fast.as_ref().filter(|gcra| cost <= gcra.max_cost())?;
+        Some((gcra, NonZeroU64::new(gcra.ticks().of_cost(cost)?)?))
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn allow_at(&self, at: Option<Timestamp>, cost: Cost) -> Result<Decision, Error> {
+        self.locked(at, |turns, now, _| turns.allow(now, cost))
+    }
+
+    pub(super) fn peek(&self, at: Option<Timestamp>, cost: Cost) -> Result<Decision, Error> {
+        self.locked(at, |turns, now, _| turns.peek(now, cost))
+    }
+
+    pub(super) fn status(&self) -> Status {
+        if let Some((gcra, word)) = self.fast.as_ref().zip(self.word.get()) {
+            return gcra.status(word, self.clock.now());
+        }
+        self.locked(None, |turns, now, _| turns.status(now))
+            .unwrap_or_else(|_| unreachable!("the state is always that of the gate"))
+    }
+
+    pub(super) fn queued(&self) -> Cost {
+        cost_of(lock(&self.turns).queue().billionths())
+    }
+
+    pub(super) fn change(&self, policy: Policy, carry: Carry) -> Result<(), Error> {
+        self.locked(None, |turns, now, wakers| turns.change(now, policy, &*self.calendar, carry, wakers))
+    }
+
+    pub(super) fn pause(&self, pause: Duration) {
+        self.locked(None, |turns, now, wakers| turns.pause(now.saturating_add(pause), wakers));
+    }
+
+    pub(super) fn pause_until(&self, until: Timestamp) {
+        self.locked(None, |turns, _, wakers| turns.pause(until, wakers));
+    }
+
+    pub(super) fn close(&self) {
+        self.locked(None, |turns, _, wakers| turns.close(wakers));
+    }
+
+    /// Acts under the lock: with the word in its keeping, after those whose turn
+    /// has come have been served, and with the alarm set for the next one.
+    ///
+    /// `at` is a time that the caller brings for the act; turns follow the clock.
+    pub(super) fn locked<R>(
+        &self,
+        at: Option<Timestamp>,
+        act: impl FnOnce(&mut Turns, Timestamp, &mut Wakers) -> R,
+    ) -> R {
+        let mut wakers = Wakers::default();
+        let mut turns = lock(&self.turns);
+        if let Some(word) = self.word.take() {
+            turns.set_word(word);
+        }
+        let now = self.clock.now();
+        turns.serve(now, &mut wakers);
+        let acts_at = at.map_or(now, |at| turns.seen.observe(at));
+        let result = act(&mut turns, acts_at, &mut wakers);
+        let due = turns.serve(now, &mut wakers);
+        if let Some(due) = due.filter(|due| turns.alarm.is_none_or(|set| *due < set)) {
+            self.clock.set_alarm(due, self.alarm.clone());
+            turns.alarm = Some(due);
+        }
+        if let Some(word) = turns.word().filter(|_| self.is_fast(&turns) && turns.is_plain(now)) {
+            self.word.publish(word);
+        }
+        drop(turns);
+        wakers.wake();
+        result
+    }
+
+    /// Does the word still follow the algorithm that decides without the lock?
+    /// After a change of the limits all decisions take the lock.
+    fn is_fast(&self, turns: &Turns) -> bool {
+        self.fast.is_some() && turns.gate().version() == 0
+    }
+}
+
+impl Ring for Shared {
+    fn ring(&self) {
+        self.locked(None, |turns, _, _| turns.alarm = None);
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let turns = lock(&self.turns);
+        f.debug_struct("LocalLimiter")
+            .field("policy", &turns.gate().policy().to_string())
+            .field("clock", &self.clock)
+            .field("waiting", &turns.queue().len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes that the documentation of the limiter states.
+    #[test]
+    fn memory_of_a_limiter() {
+        let size = size_of::<Shared>();
+        assert!(size <= 544, "{size}");
+    }
+}
