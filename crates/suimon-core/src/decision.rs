@@ -27,6 +27,9 @@ use crate::time::Timestamp;
 /// }
 /// # Ok::<(), suimon_core::Error>(())
 /// ```
+// A tag of its own: packed into the nanoseconds of the wait, asking whether it
+// passes would first have to divide them out of it.
+#[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It passes, and has been charged (unless it was only a peek).
@@ -63,6 +66,7 @@ impl Decision {
 }
 
 /// When the same request would pass, if nothing else happened.
+#[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// After this time and not one nanosecond earlier.

@@ -1,7 +1,8 @@
 //! The front of suimon that runs: the command-line tool.
 //!
 //! [`replay`] is the work behind `suimon replay`, usable as a library; [`cli`] is
-//! what stands around it.
+//! what stands around it. `suimon pace`, which lets lines or commands pass at a
+//! limit, is of use on the command line alone.
 //!
 //! ```
 //! use std::time::Duration;
@@ -27,4 +28,6 @@
 //! ```
 
 pub mod cli;
+mod pace;
 pub mod replay;
+mod terminal;

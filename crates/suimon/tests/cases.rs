@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use suimon::clock::{Clock, ManualClock};
-use suimon::{Cost, LocalLimiter, Request};
+use suimon::{Cost, LocalLimiter, Request, Retry};
 use support::{Waiter, limiter, ms, s, wait};
 
 /// world-federation-of-advertisers/cross-media-measurement#4444: a cancelled waiter
@@ -196,7 +196,7 @@ fn ten_of_a_hundred_pass() {
         let (limiter, clock) = limiter("bucket 10/h");
         clock.set(s(1.0));
         assert_eq!(passed_together(&limiter, 100), 10);
-        let wait = limiter.allow(1).unwrap().retry().and_then(|retry| retry.after());
+        let wait = limiter.allow(1).unwrap().retry().and_then(Retry::after);
         assert_eq!(wait, Some(Duration::from_secs(360)));
     }
 }

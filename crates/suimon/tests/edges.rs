@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use suimon::clock::{Alarm, Clock, CoarseClock};
-use suimon::{Carry, Cost, LocalLimiter, Request, Settlement, Timestamp};
+use suimon::{Carry, Cost, LocalLimiter, Request, Retry, Settlement, Timestamp};
 use support::{Waiter, limiter, ms, must_end, poll_once, s, wait};
 
 /// Whoever moves up because another leaves begins at that instant, and is counted
@@ -28,7 +28,7 @@ fn moving_up_in_a_window_is_counted_when_it_happens() {
     // Five at 0.5 s and five at 1.0 s: nothing is free before 1.5 s.
     clock.set(s(1.1));
     let denied = limiter.allow(1).unwrap();
-    assert_eq!(denied.retry().and_then(|retry| retry.after()), Some(ms(400)));
+    assert_eq!(denied.retry().and_then(Retry::after), Some(ms(400)));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_queued_reservation_is_settled_in_full() {
         }
         clock.go_to(s(3.0));
         let denied = limiter.allow(1).unwrap();
-        assert_eq!(denied.retry().and_then(|retry| retry.after()), Some(ms(100)), "settled early: {early}");
+        assert_eq!(denied.retry().and_then(Retry::after), Some(ms(100)), "settled early: {early}");
     }
 }
 

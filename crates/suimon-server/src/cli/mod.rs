@@ -1,10 +1,12 @@
 //! The command line: what may be asked, and the exit codes.
 
+mod pace;
 mod progress;
 mod replay;
 mod sample;
-mod terminal;
+mod values;
 
+use crate::terminal;
 use clap::{ColorChoice, Parser, Subcommand};
 use std::io;
 use std::process::ExitCode;
@@ -15,14 +17,16 @@ Exit codes:
   0  done
   1  a log could not be read, or not to its end, or a report could not be written
   2  the command line is wrong: an option, a policy, a field
-  3  more was refused than --fail-over allows";
+  3  more was refused than --fail-over allows
+`suimon pace` has its own: see `suimon pace --help`";
 
 const EXAMPLES: &str = "\
 Examples:
   suimon                                    what it does, on a log that is built in
   suimon replay --policy 'bucket 2/s burst 20' --key client access.log
   suimon replay --policy 'fixed 1000/day' --key user.id --cost tokens api.jsonl.gz
-  suimon sample | suimon replay --policy 'pace 60/min' --key client,path -";
+  suimon sample | suimon replay --policy 'pace 60/min' --key client,path -
+  suimon pace 'pace 10/s' < urls.txt | xargs -n1 curl -sS";
 
 /// A rate limiter, and what a limit would have done to your traffic.
 #[derive(Debug, Parser)]
@@ -38,6 +42,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Replay(Box<replay::Args>),
+    Pace(Box<pace::Args>),
     Sample(sample::Args),
 }
 
@@ -59,6 +64,16 @@ impl From<crate::replay::Error> for Failure {
     }
 }
 
+impl From<crate::pace::Error> for Failure {
+    fn from(error: crate::pace::Error) -> Failure {
+        match error {
+            crate::pace::Error::Usage(message) => Failure::Usage(message),
+            crate::pace::Error::Io(message) => Failure::Io(message),
+            crate::pace::Error::Closed => Failure::Closed,
+        }
+    }
+}
+
 /// A failed write to standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
@@ -77,6 +92,10 @@ enum Ending {
     Incomplete,
     /// More was refused than may be.
     OverThreshold,
+    /// Lines were left out, or their commands failed; that has been said.
+    LinesFailed,
+    /// A signal with this number ended it, in order.
+    Signal(i32),
 }
 
 /// Runs the command that the process was started with.
@@ -91,11 +110,14 @@ pub fn main() -> ExitCode {
     let ending = match cli.command {
         None => replay::demo(),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Pace(args)) => pace::run(&args),
         Some(Command::Sample(args)) => sample::run(&args),
     };
     match ending {
         Ok(Ending::Done) | Err(Failure::Closed) => ExitCode::SUCCESS,
-        Ok(Ending::Incomplete) => ExitCode::from(1),
+        Ok(Ending::Incomplete | Ending::LinesFailed) => ExitCode::from(1),
+        // As a shell reports it: there are fewer than 128 signals.
+        Ok(Ending::Signal(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
         Ok(Ending::OverThreshold) => ExitCode::from(3),
         Err(Failure::Io(message)) => {
             terminal::error(&message);

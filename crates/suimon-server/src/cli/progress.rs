@@ -1,7 +1,7 @@
 //! The progress bar of long files.
 
-use super::terminal::is_unicode;
 use crate::replay::Progress;
+use crate::terminal::is_unicode;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

@@ -1,15 +1,16 @@
 //! `suimon replay`, and the demonstration that `suimon` alone is.
 
 use super::progress::Bar;
-use super::{EXIT_CODES, Ending, Failure, sample, terminal};
+use super::values::{parse_policy, parse_time};
+use super::{EXIT_CODES, Ending, Failure, sample};
 use crate::replay::report::{self, Look};
 use crate::replay::time::Unit;
 use crate::replay::{Format, Input, Options, Outcome, Wanted};
+use crate::terminal;
 use clap::ValueEnum;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use suimon_core::Policy;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -256,39 +257,6 @@ fn options(args: &Args) -> Result<Options, Failure> {
         show_unreadable: args.show_unreadable,
         search: !args.no_search,
     })
-}
-
-/// Reads a policy; the error shows where it is wrong.
-fn parse_policy(option: &str, text: &str) -> Result<Policy, Failure> {
-    text.parse().map_err(|error: suimon_core::Error| {
-        let mut message = format!("{option}: {error}");
-        if let Some(at) = error.at() {
-            let shown = crate::replay::show::line(text.as_bytes());
-            let before = crate::replay::show::line(&text.as_bytes()[..at.min(text.len())]);
-            let column = unicode_width::UnicodeWidthStr::width(&before[..]);
-            message.push_str(&format!("\n  {shown}\n  {:column$}^", ""));
-        }
-        Failure::Usage(message)
-    })
-}
-
-/// `90s`, `1.5min`: a decimal and a unit.
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit.trim() {
-        "ns" => 1e-9,
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3600.0,
-        "day" => 86_400.0,
-        _ if text == "0" => 1.0,
-        _ => return Err("a time has a unit: ns, us, ms, s, min, h or day, as in `90s`".to_string()),
-    };
-    let number: f64 = number.parse().map_err(|_| "a time is a number with a unit, as in `90s`".to_string())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {

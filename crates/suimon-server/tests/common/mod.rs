@@ -46,3 +46,37 @@ pub(crate) fn suimon_with(args: &[&str], input: &[u8], env: &[(&str, &str)]) -> 
         err: String::from_utf8(out.stderr).unwrap(),
     }
 }
+
+/// `suimon pace` to be started with all its streams in pipes.
+pub(crate) fn pace(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+    command.arg("pace").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_remove("CLICOLOR_FORCE");
+    command
+}
+
+/// Runs `suimon pace` on an input: its exit code, standard output as bytes, and
+/// standard error.
+pub(crate) fn paced(args: &[&str], input: &[u8]) -> (i32, Vec<u8>, String) {
+    let mut child = pace(args).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // It may end without reading it all.
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let out = child.wait_with_output().unwrap();
+    let _ = writer.join();
+    (out.status.code().expect("an exit code"), out.stdout, String::from_utf8(out.stderr).unwrap())
+}
+
+/// Sends a signal, as `INT` or `KILL`.
+pub(crate) fn signal(child: &std::process::Child, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// What is left on a stream of a child.
+pub(crate) fn rest(stream: Option<impl std::io::Read>) -> String {
+    let mut text = String::new();
+    stream.unwrap().read_to_string(&mut text).unwrap();
+    text
+}

@@ -46,6 +46,32 @@ fn names_do_not_meet() {
     assert_eq!(shadowed::items().unwrap(), 3);
 }
 
+/// Arguments with the names of the expansion's own variables, where those are in scope.
+mod variables {
+    use std::time::{Duration, Instant};
+
+    use suimon::{Error, Recorder};
+
+    #[suimon::consume(limiter = request, cost = limiter, within = deadline, deadline = longest)]
+    pub(super) fn swapped(
+        request: &Recorder,
+        limiter: u32,
+        deadline: Duration,
+        longest: Instant,
+    ) -> Result<u32, Error> {
+        Ok(limiter)
+    }
+}
+
+#[test]
+fn variables_do_not_meet() {
+    let recorder = suimon::Recorder::default();
+    let now = std::time::Instant::now();
+    assert_eq!(variables::swapped(&recorder, 3, std::time::Duration::MAX, now).unwrap(), 3);
+    let expected = suimon::Request::new(suimon::Cost::whole(3)).within(std::time::Duration::ZERO);
+    assert_eq!(recorder.seen(), [suimon::Seen::Consume(expected)]);
+}
+
 /// The trait that the expansion imports is not imported for the function.
 mod no_import {
     use suimon::{Error, NoLimit};

@@ -163,6 +163,30 @@ fn first_the_cost_once_then_the_wait_then_the_body() {
     assert_eq!(log.take(), 1);
 }
 
+/// Appends a digit to the log, and gives the value back.
+fn note<T>(log: &Cell<u32>, digit: u32, value: T) -> T {
+    log.set(log.get() * 10 + digit);
+    value
+}
+
+#[suimon::consume(
+    limiter = note(log, 4, limiter),
+    or = note(log, 5, "refused"),
+    deadline = note(log, 3, Instant::now()),
+    within = note(log, 2, secs(1)),
+    cost = note(log, 1, 1)
+)]
+fn ordered(limiter: &LocalLimiter, log: &Cell<u32>) -> &'static str {
+    note(log, 6, "called")
+}
+
+#[test]
+fn expressions_are_evaluated_once_and_in_the_documented_order() {
+    let ((limiter, _clock), log) = (manual("pace 60/min"), Cell::new(0));
+    assert_eq!((ordered(&limiter, &log), log.take()), ("called", 12_346));
+    assert_eq!((ordered(&limiter, &log), log.take()), ("refused", 12_345));
+}
+
 proptest! {
     /// The attribute decides as the limiter under it does, whatever happens.
     #[test]

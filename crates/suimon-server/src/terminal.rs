@@ -9,7 +9,7 @@ use std::io::{IsTerminal, Write};
 const WIDTH: usize = 100;
 
 /// Applies `--color` to all that is printed from here on.
-pub(super) fn set_colors(choice: ColorChoice) {
+pub(crate) fn set_colors(choice: ColorChoice) {
     match choice {
         ColorChoice::Auto => anstream::ColorChoice::Auto,
         ColorChoice::Always => anstream::ColorChoice::Always,
@@ -19,12 +19,12 @@ pub(super) fn set_colors(choice: ColorChoice) {
 }
 
 /// Will standard output be coloured?
-pub(super) fn has_colors() -> bool {
+pub(crate) fn has_colors() -> bool {
     AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// The columns of standard output: those of the terminal, or what `COLUMNS` says.
-pub(super) fn width() -> usize {
+pub(crate) fn width() -> usize {
     let stated = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || {
         let is_terminal = std::io::stdout().is_terminal();
@@ -34,7 +34,7 @@ pub(super) fn width() -> usize {
 }
 
 /// Does the locale have more than ASCII?
-pub(super) fn is_unicode() -> bool {
+pub(crate) fn is_unicode() -> bool {
     if cfg!(windows) {
         return true;
     }
@@ -48,7 +48,7 @@ pub(super) fn is_unicode() -> bool {
 }
 
 /// Prints an error.
-pub(super) fn error(message: &str) {
+pub(crate) fn error(message: &str) {
     let style = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     // There is nobody left to tell if this fails.
     let _ = writeln!(anstream::stderr(), "{style}error:{style:#} {message}");
