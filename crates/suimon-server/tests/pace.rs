@@ -1,5 +1,7 @@
 //! `suimon pace` from outside: lines in, lines out.
 
+#![cfg(unix)]
+
 mod common;
 
 use common::{pace, paced, rest, signal};
@@ -181,7 +183,6 @@ fn what_cannot_be_written_or_read_is_code_1() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("standard input: Is a directory"));
 }
 
-#[cfg(unix)]
 #[test]
 fn a_signal_ends_it_in_order() {
     // One waits for its turn, one for more input.

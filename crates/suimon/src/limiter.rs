@@ -130,7 +130,7 @@ impl<L: Limiter> DynLimiter for L {
     }
 }
 
-impl Limiter for dyn DynLimiter {
+impl Limiter for dyn DynLimiter + '_ {
     fn allow(&self, cost: Cost) -> Result<Decision, Error> {
         self.allow_dyn(cost)
     }

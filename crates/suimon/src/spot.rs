@@ -113,7 +113,7 @@ impl<L: Limiter> Spot<L> {
         let request = cost.into_request()?;
         match self.limiter.allow(request.cost())? {
             Decision::Allow(_) => Ok(function()),
-            Decision::Deny(_, retry) => Err(Error::rate_limited(retry, request.max_wait())),
+            Decision::Deny(_, retry) => Err(Error::rate_limited(retry, None)),
         }
     }
 

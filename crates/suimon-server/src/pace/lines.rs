@@ -170,9 +170,9 @@ mod tests {
         }
     }
 
-    type Read1 = Vec<(u64, Result<Vec<u8>, ()>)>;
+    type Numbered = Vec<(u64, Result<Vec<u8>, ()>)>;
 
-    fn read(bytes: &[u8], lengths: Vec<usize>, cut: Cut) -> Read1 {
+    fn read(bytes: &[u8], lengths: Vec<usize>, cut: Cut) -> Numbered {
         let mut lines = Lines::new(Pieces { bytes, lengths: lengths.into_iter().cycle() }, cut);
         let mut all = Vec::new();
         while let Some(batch) = lines.next().unwrap() {
@@ -186,7 +186,7 @@ mod tests {
         all
     }
 
-    fn expected(bytes: &[u8], cut: Cut) -> Read1 {
+    fn expected(bytes: &[u8], cut: Cut) -> Numbered {
         let lines = bytes.split_inclusive(|byte| *byte == cut.end);
         let kept = |line: &[u8]| {
             let length = line.strip_suffix(&[cut.end]).unwrap_or(line).len();

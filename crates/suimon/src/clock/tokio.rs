@@ -8,6 +8,8 @@ use super::{Alarm, Clock};
 
 /// The clock and timer of a tokio runtime, so that paused time works.
 ///
+/// It counts from its creation, so that a test sees the same times whenever it
+/// runs; the windows of `fixed` limits begin there too, not with the calendar's.
 /// Waiting needs the runtime to run. For anything but tests with paused time the
 /// default [`MachineClock`](super::MachineClock) serves as well inside tokio.
 ///

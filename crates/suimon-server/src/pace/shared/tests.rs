@@ -36,17 +36,17 @@ impl Clocks for Arc<Clock> {
     }
 }
 
-struct Machine1 {
+struct Setting {
     dir: tempfile::TempDir,
     clock: Arc<Clock>,
     policy: Policy,
 }
 
-impl Machine1 {
-    fn new(policy: &str) -> Machine1 {
+impl Setting {
+    fn new(policy: &str) -> Setting {
         let clock = Arc::new(Clock::default());
         clock.advance(1_700_000_000 * SECOND);
-        Machine1 { dir: tempfile::tempdir().unwrap(), clock, policy: policy.parse().unwrap() }
+        Setting { dir: tempfile::tempdir().unwrap(), clock, policy: policy.parse().unwrap() }
     }
 
     fn path(&self) -> PathBuf {
@@ -72,7 +72,7 @@ fn wait(process: &Shared) -> u64 {
 
 #[test]
 fn processes_take_turns() {
-    let machine = Machine1::new("pace 10/s");
+    let machine = Setting::new("pace 10/s");
     let (a, b) = (machine.process(), machine.process());
     let waits = [&a, &b, &b, &a].map(wait);
     assert_eq!(waits, [0, 1, 2, 3].map(|n| n * SECOND / 10));
@@ -89,7 +89,7 @@ fn several_limits_hold_together_as_one_gate_of_the_core_does() {
         "pace 3/s savings 2 and bucket 5/s",
         "pace 3/s and bucket 5/s",
     ] {
-        let machine = Machine1::new(policy);
+        let machine = Setting::new(policy);
         let process = machine.process();
         let gate = Gate::new(machine.policy.clone()).unwrap();
         let mut state = gate.fresh();
@@ -108,7 +108,7 @@ fn several_limits_hold_together_as_one_gate_of_the_core_does() {
 
 #[test]
 fn a_clock_that_was_put_back_neither_mints_nor_locks_out() {
-    let machine = Machine1::new("bucket 1/s burst 5");
+    let machine = Setting::new("bucket 1/s burst 5");
     let process = machine.process();
     assert_eq!([0; 5].map(|_| wait(&process)), [0; 5]);
     machine.clock.put_back(3600 * SECOND);
@@ -129,7 +129,7 @@ fn a_clock_that_was_put_back_neither_mints_nor_locks_out() {
 /// One process books behind a clock that was put back, another knows better what time it is.
 #[test]
 fn what_one_process_knows_of_the_time_mints_nothing_for_another() {
-    let machine = Machine1::new("bucket 1/s burst 5");
+    let machine = Setting::new("bucket 1/s burst 5");
     let process = machine.process();
     assert_eq!([0; 5].map(|_| wait(&process)), [0; 5]);
     machine.clock.put_back(3600 * SECOND);
@@ -142,7 +142,7 @@ fn what_one_process_knows_of_the_time_mints_nothing_for_another() {
 
 #[test]
 fn a_process_counts_on_by_its_own_clock() {
-    let machine = Machine1::new("bucket 1/s burst 5");
+    let machine = Setting::new("bucket 1/s burst 5");
     let (process, other) = (machine.process(), machine.process());
     assert_eq!([0; 6].map(|_| wait(&process)), [0, 0, 0, 0, 0, SECOND]);
     // Alone at the file, it loses nothing by a clock that is put back.
@@ -158,7 +158,7 @@ fn a_process_counts_on_by_its_own_clock() {
 
 #[test]
 fn a_pause_moves_everybody() {
-    let machine = Machine1::new("pace 10/s");
+    let machine = Setting::new("pace 10/s");
     let (a, b) = (machine.process(), machine.process());
     wait(&a);
     let place = b.book(Cost::ONE).unwrap();
@@ -182,7 +182,7 @@ fn a_pause_moves_everybody() {
 
 #[test]
 fn what_is_wrong_with_a_file_is_an_error_and_the_file_stays() {
-    let machine = Machine1::new("pace 10/s");
+    let machine = Setting::new("pace 10/s");
     let text = |error: Error| match error {
         Error::Io(text) | Error::Usage(text) => text,
         Error::Closed => unreachable!(),
@@ -216,7 +216,7 @@ fn what_is_wrong_with_a_file_is_an_error_and_the_file_stays() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_removed_in_use_is_an_error() {
-    let machine = Machine1::new("pace 10/s");
+    let machine = Setting::new("pace 10/s");
     let process = machine.process();
     std::fs::remove_file(machine.path()).unwrap();
     let error = process.book(Cost::ONE).unwrap_err();
@@ -225,7 +225,7 @@ fn a_file_that_is_removed_in_use_is_an_error() {
 
 #[test]
 fn a_cost_that_never_passes_takes_nothing() {
-    let machine = Machine1::new("pace 10/s and bucket 10/s burst 3");
+    let machine = Setting::new("pace 10/s and bucket 10/s burst 3");
     let process = machine.process();
     let before = std::fs::read(machine.path()).unwrap();
     let error = process.book(Cost::whole(4)).unwrap_err();
@@ -262,7 +262,7 @@ proptest! {
     /// has been booked takes.
     #[test]
     fn no_step_back_of_the_clock_mints_or_locks_out(steps in steps()) {
-        let machine = Machine1::new("bucket 5/s burst 3");
+        let machine = Setting::new("bucket 5/s burst 3");
         let mut processes = [0; 3].map(|_| machine.process());
         let mut starts: Vec<u64> = Vec::new();
         let (mut booked, mut paused) = (0, 0);
