@@ -43,7 +43,6 @@ MUTANTS = [
      "int::saturate(int::div_rem(int::widening_mul(ticks, to.per_token.get()), self.per_token).0)"),
     ("clamp: idling saves without bound", "gcra.rs", "Step::Admit(word.max(now).saturating_add(cost))", "Step::Admit(word.saturating_add(cost))"),
     ("clamp: bookings save without bound", "gcra.rs", "word.max(start).checked_add(cost)", "word.checked_add(cost)"),
-    ("clamp: readiness ignores idling", "gcra.rs", "Some(spare) => word.max(now).saturating_sub(spare),", "Some(spare) => word.saturating_sub(spare),"),
     ("clamp: a refund may exceed what is unpaid", "rule.rs", "let back = difference.min(unpaid);", "let back = difference;"),
     ("clamp: two refunds count the same stretch", "rule.rs", "mark.word.saturating_sub(since)", "mark.word.saturating_sub(since.min(0))"),
     ("clamp: a changed limit turns savings into debt", "carry.rs",

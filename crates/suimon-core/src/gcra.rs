@@ -119,7 +119,7 @@ impl Gcra {
         let charged = if self.pays_first { cost } else { 0 };
         // Never `word + charged`, which could pass the end of the word.
         let ready = match self.savings.checked_sub(charged) {
-            Some(spare) => word.max(now).saturating_sub(spare),
+            Some(spare) => word.saturating_sub(spare),
             None => word.max(now).saturating_add(charged.saturating_sub(self.savings)),
         };
         ready.max(now)
