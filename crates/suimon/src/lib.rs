@@ -26,3 +26,8 @@ pub use suimon_core::{
 };
 #[cfg(feature = "macros")]
 pub use suimon_macros::consume;
+
+/// The examples of the project's README.
+#[cfg(all(doctest, feature = "macros"))]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
