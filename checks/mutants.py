@@ -38,7 +38,7 @@ MUTANTS = [
     ("rounding: instants up to a tick", "ticks.rs", "whole.wrapping_add(part)",
      "whole.wrapping_add(part).wrapping_add(1)"),
     ("rounding: the fraction of a tick truncated", "ticks.rs", "let lower = int::div_ceil(", "let lower = int::div_floor("),
-    ("rounding: remaining up", "ticks.rs", "int::div(ticks, self.per_token)", "int::div(ticks.saturating_add(1), self.per_token)"),
+    ("rounding: remaining up", "decision.rs", "int::div(self.left, self.per_token)", "int::div(self.left.saturating_add(1), self.per_token)"),
     ("rounding: a carried debt down", "ticks.rs", "int::mul_div_ceil(ticks, to.per_token.get(), self.per_token)",
      "int::saturate(int::div_rem(int::widening_mul(ticks, to.per_token.get()), self.per_token).0)"),
     ("clamp: idling saves without bound", "gcra.rs", "Step::Admit(word.max(now).saturating_add(cost))", "Step::Admit(word.saturating_add(cost))"),

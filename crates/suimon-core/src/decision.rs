@@ -1,6 +1,10 @@
+use core::fmt;
+use core::num::NonZeroU64;
 use core::time::Duration;
 
+use crate::cost::Cost;
 use crate::int;
+use crate::ticks::Ticks;
 use crate::time::Timestamp;
 
 /// The answer to "may this pass?".
@@ -128,12 +132,31 @@ impl Retry {
 }
 
 /// How a limit stands at an instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// Its numbers are worked out when they are asked for: most callers only want to
+/// know whether they may pass, and each number costs a division.
+#[derive(Clone, Copy)]
 pub struct Status {
-    pub(crate) limit: u64,
-    pub(crate) remaining: u64,
-    pub(crate) burst_left: u64,
-    pub(crate) reset_after: u64,
+    limit: u64,
+    /// What is left, in units of which `per_token` make a token.
+    left: u64,
+    per_token: NonZeroU64,
+    paid: Paid,
+    /// When it is as good as new, in units of `nanos.0 / nanos.1` ns.
+    full_at: u64,
+    nanos: (u64, NonZeroU64),
+    now: u64,
+}
+
+/// When a call pays.
+#[derive(Clone, Copy)]
+enum Paid {
+    /// Before it passes, from what is left.
+    First,
+    /// After it has passed: anything that is not owed is enough.
+    Later,
+    /// Calls before it are still to be paid.
+    Owed,
 }
 
 impl Status {
@@ -146,35 +169,106 @@ impl Status {
 
     /// The greatest whole cost that would pass at this instant.
     #[must_use]
-    pub const fn remaining(&self) -> u64 {
-        self.remaining
+    pub fn remaining(&self) -> u64 {
+        match self.paid {
+            Paid::First => self.tokens_left().min(self.limit),
+            Paid::Later => self.limit,
+            Paid::Owed => 0,
+        }
     }
 
     /// How many calls of cost 1 would pass at this instant. For a pace, whose
     /// calls are paid afterwards, this is less than `remaining`.
     #[must_use]
-    pub const fn burst_left(&self) -> u64 {
-        self.burst_left
+    pub fn burst_left(&self) -> u64 {
+        match self.paid {
+            // A call of cost 1 is too large for ever.
+            _ if self.limit == 0 => 0,
+            Paid::First => self.tokens_left(),
+            Paid::Later => self.tokens_left().saturating_add(1),
+            Paid::Owed => 0,
+        }
     }
 
     /// The time until the limit is as good as new, rounded up.
     #[must_use]
-    pub const fn reset_after(&self) -> Duration {
-        Duration::from_nanos(self.reset_after)
+    pub fn reset_after(&self) -> Duration {
+        let full_at = int::mul_div_ceil(self.full_at, self.nanos.0, self.nanos.1);
+        Duration::from_nanos(full_at.saturating_sub(self.now))
     }
 
-    pub(crate) const UNLIMITED: Status =
-        Status { limit: u64::MAX, remaining: u64::MAX, burst_left: u64::MAX, reset_after: 0 };
-    pub(crate) const BLOCK: Status = Status { limit: 0, remaining: 0, burst_left: 0, reset_after: 0 };
+    fn tokens_left(&self) -> u64 {
+        int::div(self.left, self.per_token)
+    }
+
+    pub(crate) const UNLIMITED: Status = Status::plain(u64::MAX, u64::MAX, 0);
+    pub(crate) const BLOCK: Status = Status::plain(0, 0, 0);
 
     /// For a limit on a counted sum: `used` of `limit`, empty again after `reset_after`.
-    pub(crate) fn counted(limit: crate::Cost, used: u128, reset_after: Duration) -> Status {
-        let left = crate::Cost::from_billionths(limit.billionths().saturating_sub(used)).as_whole();
-        Status { limit: limit.as_whole(), remaining: left, burst_left: left, reset_after: int::nanos(reset_after) }
+    pub(crate) fn counted(limit: Cost, used: u128, reset_after: Duration) -> Status {
+        let left = Cost::from_billionths(limit.billionths().saturating_sub(used));
+        Status::plain(limit.as_whole(), left.as_whole(), int::nanos(reset_after))
+    }
+
+    const fn plain(limit: u64, left: u64, reset_after: u64) -> Status {
+        let one = NonZeroU64::MIN;
+        Status { limit, left, per_token: one, paid: Paid::First, full_at: reset_after, nanos: (1, one), now: 0 }
+    }
+
+    /// For a pace or bucket: what is left of the savings in ticks, or `None` while
+    /// it owes, and the tick at which it is full.
+    #[inline]
+    pub(crate) fn ticking(
+        ticks: &Ticks,
+        max_cost: Cost,
+        pays_first: bool,
+        left: Option<u64>,
+        full_at: u64,
+        now: Timestamp,
+    ) -> Status {
+        let paid = match left {
+            None => Paid::Owed,
+            Some(_) if pays_first => Paid::First,
+            Some(_) => Paid::Later,
+        };
+        Status {
+            limit: max_cost.as_whole(),
+            left: left.unwrap_or(0),
+            per_token: ticks.ticks_of_token(),
+            paid,
+            full_at,
+            nanos: ticks.nanos_of_tick(),
+            now: ticks.counted(now).as_nanos(),
+        }
     }
 
     /// Is this limit nearer to refusing than the other?
     pub(crate) fn is_tighter_than(&self, other: &Status) -> bool {
-        (self.burst_left, other.reset_after) < (other.burst_left, self.reset_after)
+        (self.burst_left(), other.reset_after()) < (other.burst_left(), self.reset_after())
+    }
+
+    fn numbers(&self) -> (u64, u64, u64, Duration) {
+        (self.limit, self.remaining(), self.burst_left(), self.reset_after())
+    }
+}
+
+/// Equal when all numbers are.
+impl PartialEq for Status {
+    fn eq(&self, other: &Status) -> bool {
+        self.numbers() == other.numbers()
+    }
+}
+
+impl Eq for Status {}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, remaining, burst_left, reset_after) = self.numbers();
+        f.debug_struct("Status")
+            .field("limit", &limit)
+            .field("remaining", &remaining)
+            .field("burst_left", &burst_left)
+            .field("reset_after", &reset_after)
+            .finish()
     }
 }

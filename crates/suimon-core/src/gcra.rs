@@ -18,7 +18,6 @@ use core::time::Duration;
 use crate::cost::Cost;
 use crate::decision::Status;
 use crate::error::OutOfRange;
-use crate::int;
 use crate::limit::{Bucket, Pace};
 use crate::ticks::Ticks;
 use crate::time::Timestamp;
@@ -135,26 +134,9 @@ impl Gcra {
     #[inline]
     #[must_use]
     pub fn status(&self, word: u64, now: Timestamp) -> Status {
-        let tick = self.ticks.at(now);
-        let used = word.max(tick).saturating_sub(tick);
-        let balance = self.savings.checked_sub(used);
-        let (remaining, burst_left) = match balance {
-            None => (0, 0),
-            Some(balance) => {
-                let whole = self.ticks.tokens(balance);
-                let largest = self.max_cost.as_whole();
-                let (remaining, calls) =
-                    if self.pays_first { (whole.min(largest), whole) } else { (largest, whole.saturating_add(1)) };
-                // A call of cost 1 may be too large for ever.
-                (remaining, if largest == 0 { 0 } else { calls })
-            }
-        };
-        Status {
-            limit: self.max_cost.as_whole(),
-            remaining,
-            burst_left,
-            reset_after: int::nanos(self.reset_after(word, now)),
-        }
+        let used = word.saturating_sub(self.ticks.at(now));
+        let left = self.savings.checked_sub(used);
+        Status::ticking(&self.ticks, self.max_cost, self.pays_first, left, word, now)
     }
 
     /// The time until the word is as good as fresh, rounded up.

@@ -134,8 +134,25 @@ impl Ticks {
     #[inline]
     #[must_use]
     pub fn until(&self, tick: u64, now: Timestamp) -> Duration {
-        let now = Timestamp::from_nanos(now.as_nanos().min(self.last));
-        self.instant(tick).saturating_since(now)
+        self.instant(tick).saturating_since(self.counted(now))
+    }
+
+    /// The instant as it is counted: the last one that can be, for all after it.
+    #[inline]
+    pub(crate) fn counted(&self, now: Timestamp) -> Timestamp {
+        Timestamp::from_nanos(now.as_nanos().min(self.last))
+    }
+
+    /// The length of a tick in nanoseconds, as a fraction.
+    #[inline]
+    pub(crate) const fn nanos_of_tick(&self) -> (u64, NonZeroU64) {
+        (self.back_num, self.back_den)
+    }
+
+    /// [`Ticks::per_token`] as the divisor that it is.
+    #[inline]
+    pub(crate) const fn ticks_of_token(&self) -> NonZeroU64 {
+        self.per_token
     }
 
     /// The same, rounded down.
