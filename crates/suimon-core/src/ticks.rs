@@ -24,8 +24,8 @@ use crate::time::Timestamp;
 pub struct Ticks {
     /// Ticks of one token.
     per_token: NonZeroU64,
-    /// Ticks of one nanosecond are `whole + fraction / 2^128`: 1 to 2.
-    whole: u64,
+    /// Ticks of one nanosecond are `2^shift + fraction / 2^128`: 1 to 2.
+    shift: u32,
     fraction: u128,
     /// The same ratio for the way back: nanoseconds are ticks * back_num / back_den.
     back_num: u64,
@@ -59,7 +59,7 @@ impl Ticks {
         let back_den = NonZeroU64::new(num).unwrap_or(NonZeroU64::MIN);
         Ticks {
             per_token,
-            whole: int::saturate(whole),
+            shift: u32::from(whole > 1),
             fraction: fraction_up(rest, den),
             back_num: den.get(),
             back_den,
@@ -71,9 +71,14 @@ impl Ticks {
     #[inline(always)]
     #[must_use]
     pub fn at(&self, now: Timestamp) -> u64 {
-        let now = now.as_nanos().min(self.last);
+        let now = now.as_nanos();
+        // A branch that is never taken costs less than a minimum that is always
+        // waited for.
+        if now > self.last {
+            return self.last_tick();
+        }
         // At most LAST_TICK, by the choice of `last`.
-        let whole = now.wrapping_mul(self.whole);
+        let whole = now.wrapping_shl(self.shift);
         if self.fraction == 0 {
             return whole;
         }
@@ -85,12 +90,18 @@ impl Ticks {
         whole.wrapping_add(part)
     }
 
+    #[cold]
+    #[inline(never)]
+    fn last_tick(&self) -> u64 {
+        self.at(Timestamp::from_nanos(self.last))
+    }
+
     /// The first instant whose tick is at least `tick`; the exact inverse of
     /// [`Ticks::at`] up to the last instant that is counted.
     #[inline]
     #[must_use]
     pub fn instant(&self, tick: u64) -> Timestamp {
-        if self.fraction == 0 && self.whole == 1 {
+        if self.fraction == 0 && self.shift == 0 {
             return Timestamp::from_nanos(tick);
         }
         Timestamp::from_nanos(int::mul_div_ceil(tick, self.back_num, self.back_den))
