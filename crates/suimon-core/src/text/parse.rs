@@ -339,6 +339,9 @@ mod tests {
         let long = alloc::vec!["block"; 65].join(" and ");
         assert!(long.parse::<Policy>().unwrap_err().is_policy());
         assert!("x".repeat(9000).parse::<Policy>().unwrap_err().is_syntax());
+        // An error does not repeat a long word.
+        let error = alloc::format!("window {}", "4".repeat(2000)).parse::<Policy>().unwrap_err();
+        assert!(error.to_string().len() < 200, "{error}");
         assert!("bucket 10/s and block".parse::<Limit>().unwrap_err().is_syntax());
     }
 }

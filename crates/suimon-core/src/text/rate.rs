@@ -27,7 +27,7 @@ pub(super) fn amount_per(word: Word<'_>) -> Result<(Word<'_>, Word<'_>), Error> 
     word.split_slash().ok_or_else(|| {
         let (digits, rest) = word.split_where(|c| c.is_ascii_digit() || c == '_');
         let error = Error::syntax(word.at, "a rate is a number, a slash and a period");
-        if rest.text.is_empty() && !digits.text.is_empty() {
+        if rest.text.is_empty() && (1..=20).contains(&digits.text.len()) {
             error.suggest(format!("`{0}/s` or `{0}/min`", word.text))
         } else {
             error.suggest("`60/min`")
