@@ -6,14 +6,23 @@ CARGO ?= cargo
 FUZZ ?= -seed=1 -runs=300000
 FUZZ_TARGETS := policy_text decide
 
-.PHONY: all test check fmt clippy doc deny features no-std fuzz bench mutants python cargo-hack cargo-deny cargo-fuzz
+.PHONY: all test models tsan check fmt clippy doc deny features no-std fuzz bench mutants python cargo-hack cargo-deny cargo-fuzz
 
 all: check test
 
-## Every test, and a short smoke of the fuzz targets.
+## Every test, the queue under a model checker, threads under a sanitizer, and a
+## short smoke of the fuzz targets.
 test: python
 	$(CARGO) test --workspace --all-features
-	$(MAKE) fuzz
+	$(MAKE) models tsan fuzz
+
+# The schedules of shuttle in place of the machine's; a folder of its own, so that
+# the other flags do not build everything anew.
+models:
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle $(CARGO) test --package suimon --test models
+
+tsan:
+	checks/tsan.sh
 
 ## fmt, clippy (each crate on its own), docs, licences, feature combinations, a build without std.
 check: fmt clippy doc deny features no-std
