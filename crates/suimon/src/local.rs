@@ -8,6 +8,7 @@ mod reservation;
 mod shared;
 mod together;
 mod turns;
+mod wakers;
 mod word;
 
 use std::fmt;

@@ -2,7 +2,7 @@ use std::task::Waker;
 
 use suimon_core::{Cost, Reservation as Booked, Timestamp};
 
-use super::turns::Wakers;
+use super::wakers::Wakers;
 use crate::Error;
 
 /// Those who wait, in the order in which they came.

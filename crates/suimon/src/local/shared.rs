@@ -7,7 +7,8 @@ use suimon_core::gcra::{FRESH, Gcra};
 use suimon_core::{Calendar, Carry, Cost, Decision, Gate, Policy, Retry, Status, Timestamp};
 
 use super::queue::cost_of;
-use super::turns::{Turns, Wakers};
+use super::turns::Turns;
+use super::wakers::Wakers;
 use super::word::{Fast, Word};
 use crate::Error;
 use crate::clock::{Alarm, Clock, CoarseClock, MachineClock, Ring};
