@@ -33,7 +33,7 @@ use shared::Shared;
 /// threads and tasks alike, and are served strictly in the order in which they
 /// came, whatever they cost; [`allow`](LocalLimiter::allow) does not overtake them.
 ///
-/// Idle, a limiter takes 544 bytes (and what its policy has on the heap: some 200
+/// Idle, a limiter takes 560 bytes (and what its policy has on the heap: some 200
 /// for one limit); each who waits takes 176 more in the queue, besides its task or
 /// thread. There is no thread and no task for a limiter: one timer thread, started
 /// when somebody first has to wait, serves the whole process.

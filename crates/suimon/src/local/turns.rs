@@ -29,6 +29,8 @@ pub(super) struct Turns {
     /// Until this instant everybody has been served whose turn had come; who
     /// becomes due by something that happens later is served as of then.
     served: Timestamp,
+    /// When the head is due, as long as nothing has happened that might change it.
+    due: Option<Timestamp>,
     paused_until: Timestamp,
     closed: bool,
     max_queue: Option<Cost>,
@@ -56,6 +58,7 @@ impl Turns {
             queued_ticks: 0,
             ahead: None,
             served: Timestamp::ZERO,
+            due: None,
             paused_until: Timestamp::ZERO,
             closed: false,
             max_queue,
@@ -89,12 +92,16 @@ impl Turns {
     /// Serves all whose turn has come by the clock, and answers when the next
     /// one's will.
     pub(super) fn serve(&mut self, now: Timestamp, wakers: &mut Wakers) -> Option<Timestamp> {
-        let mut next = None;
+        if let Some(due) = self.due.filter(|due| *due > now) {
+            self.served = self.served.max(now);
+            return Some(due);
+        }
+        self.due = None;
         while let Some((key, waiter)) = self.queue.head() {
             let from = self.served.max(waiter.arrived).max(self.paused_until);
             let outcome = match self.gate.ready(&self.state, from, waiter.cost) {
                 Ok(Some(due)) if due > now => {
-                    next = Some(due);
+                    self.due = Some(due);
                     break;
                 }
                 Ok(Some(_)) => book(&self.gate, &mut self.state, from, waiter),
@@ -106,11 +113,11 @@ impl Turns {
             }
             self.finish(key, outcome, wakers);
         }
-        if next.is_none() {
+        if self.due.is_none() {
             self.ahead = None;
         }
         self.served = self.served.max(now);
-        next
+        self.due
     }
 
     pub(super) fn allow(&mut self, now: Timestamp, cost: Cost) -> Result<Decision, Error> {
@@ -220,7 +227,7 @@ impl Turns {
         actual: Cost,
         wakers: &mut Wakers,
     ) -> Result<Settlement, Error> {
-        self.ahead = None;
+        self.forget_times();
         let settlement = self.gate.settle(&mut self.state, now, booked, actual)?;
         if matches!(settlement, Settlement::Charged(_)) {
             self.fail_hopeless(wakers);
@@ -284,13 +291,14 @@ impl Turns {
     /// Takes a waiter out of the queue with what has become of it.
     fn finish(&mut self, key: Key, outcome: Result<Booked, Error>, wakers: &mut Wakers) {
         self.queued_ticks = self.queued_ticks.saturating_sub(self.ticks(self.queue.waiter(key)));
+        self.due = None;
         self.queue.finish(key, outcome, wakers);
     }
 
     /// After something that may delay: whoever can no longer start in time, or
     /// can never pass, fails now and takes nothing; those behind move up.
     fn fail_hopeless(&mut self, wakers: &mut Wakers) {
-        self.ahead = None;
+        self.forget_times();
         let mut state = self.state.clone();
         let mut from = self.served.max(self.paused_until);
         let waiting: Vec<_> = self.queue.waiting().collect();
@@ -364,7 +372,7 @@ impl Turns {
     /// Adds one at the end to what is known of the state ahead.
     fn push_ahead(&mut self, waiter: Waiter) -> Result<(), Error> {
         if self.queue.is_empty() {
-            self.ahead = None;
+            self.forget_times();
         } else if let Some((state, from)) = &mut self.ahead {
             let earliest = waiter.arrived.max(*from).max(self.paused_until);
             *from = book(&self.gate, state, earliest, waiter)?.start();
@@ -375,6 +383,12 @@ impl Turns {
 
     fn forget_queued(&mut self, waiter: Waiter) {
         self.queued_ticks = self.queued_ticks.saturating_sub(self.ticks(waiter));
+        self.forget_times();
+    }
+
+    /// Something has happened that may change when others are due.
+    fn forget_times(&mut self) {
+        self.due = None;
         self.ahead = None;
     }
 
