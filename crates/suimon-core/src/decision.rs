@@ -201,7 +201,8 @@ impl Status {
         int::div(self.left, self.per_token)
     }
 
-    pub(crate) const UNLIMITED: Status = Status::plain(u64::MAX, u64::MAX, 0);
+    /// How `unlimited` stands at every instant.
+    pub const UNLIMITED: Status = Status::plain(u64::MAX, u64::MAX, 0);
     pub(crate) const BLOCK: Status = Status::plain(0, 0, 0);
 
     /// For a limit on a counted sum: `used` of `limit`, empty again after `reset_after`.

@@ -86,7 +86,12 @@ impl Turns {
 
     /// Would the word alone answer rightly?
     pub(super) fn is_plain(&self, now: Timestamp) -> bool {
-        self.queue.is_empty() && !self.closed && self.paused_until <= now
+        self.is_unhindered(now) && !self.closed
+    }
+
+    /// Does nothing but the limit itself hold anybody back?
+    fn is_unhindered(&self, now: Timestamp) -> bool {
+        self.queue.is_empty() && self.paused_until <= now
     }
 
     /// Serves all whose turn has come by the clock, and answers when the next
@@ -135,7 +140,7 @@ impl Turns {
         if self.closed {
             return Err(Error::closed());
         }
-        if cost.is_zero() || (self.queue.is_empty() && self.paused_until <= now) {
+        if cost.is_zero() || self.is_unhindered(now) {
             return Ok(decision);
         }
         let (start, retry) = self.next_start(now, cost)?;
@@ -163,8 +168,7 @@ impl Turns {
             return Err(Error::closed());
         }
         let ready = ready.ok_or_else(never)?;
-        let nobody_before = cost.is_zero() || (self.queue.is_empty() && self.paused_until <= now);
-        if nobody_before && ready <= now {
+        if (cost.is_zero() || self.is_unhindered(now)) && ready <= now {
             return book(&self.gate, &mut self.state, now, waiter).map(Place::Granted);
         }
         let queued = self.queue.billionths();
@@ -299,6 +303,10 @@ impl Turns {
     /// can never pass, fails now and takes nothing; those behind move up.
     fn fail_hopeless(&mut self, wakers: &mut Wakers) {
         self.forget_times();
+        // A settlement comes here, and the log of a window is long.
+        if self.queue.is_empty() {
+            return;
+        }
         let mut state = self.state.clone();
         let mut from = self.served.max(self.paused_until);
         let waiting: Vec<_> = self.queue.waiting().collect();
