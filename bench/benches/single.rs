@@ -89,6 +89,11 @@ fn main() {
 
     let candidates = [
         Candidate::new("governor: check, refused", |n| check(&their_slow, n)),
+        Candidate::new("floor: clock", |n| {
+            for _ in 0..n {
+                black_box(MachineClock.now());
+            }
+        }),
         Candidate::new("suimon: allow, refused", |n| allow(&slow, n)),
     ];
     print("refused, one thread", &candidates, &medians(&candidates, ROUNDS, N));
@@ -97,6 +102,12 @@ fn main() {
         Candidate::new("governor: upkeep clock", |n| {
             for _ in 0..n {
                 let _ = black_box(their_coarse.check().is_ok());
+            }
+        }),
+        Candidate::new("floor: compare-and-swap", |n| {
+            for step in 0..n {
+                let before = word.load(Ordering::Relaxed);
+                let _ = black_box(word.compare_exchange(before, step, Ordering::AcqRel, Ordering::Relaxed));
             }
         }),
         Candidate::new("suimon: coarse clock", |n| allow(&coarse, n)),

@@ -1,6 +1,9 @@
 //! Measuring: rounds of all candidates in turn, so that a noisy moment of the
 //! machine meets them all; the median of the rounds counts.
 
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::Thread;
 use std::time::Instant;
 
 /// One thing to be measured: a name and what it does `n` times.
@@ -54,4 +57,15 @@ pub fn cpu_nanos() -> u64 {
     // SAFETY: `time` is a valid timespec to be written to.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A waker that unparks this thread.
+pub fn unpark_me() -> Waker {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    Arc::new(Unpark(std::thread::current())).into()
 }

@@ -134,8 +134,14 @@ impl Gcra {
     #[inline]
     #[must_use]
     pub fn status(&self, word: u64, now: Timestamp) -> Status {
-        let used = word.saturating_sub(self.ticks.at(now));
-        let left = self.savings.checked_sub(used);
+        self.status_at(word, now, self.ticks.at(now))
+    }
+
+    /// [`status`](Gcra::status) for a caller that has the tick of `now` already.
+    #[inline]
+    #[must_use]
+    pub fn status_at(&self, word: u64, now: Timestamp, tick: u64) -> Status {
+        let left = self.savings.checked_sub(word.saturating_sub(tick));
         Status::ticking(&self.ticks, self.max_cost, self.pays_first, left, word, now)
     }
 

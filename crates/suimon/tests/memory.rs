@@ -3,9 +3,9 @@
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -16,20 +16,24 @@ use support::limiter;
 /// The system's allocator, counted.
 struct Counted;
 
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static CALLS: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Bytes in use and allocations, of this thread alone: the one that runs the
+    /// tests allocates when it likes.
+    static LIVE: Cell<usize> = const { Cell::new(0) };
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
 
 // SAFETY: everything is done by the system's allocator; the counters are beside it.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        CALLS.fetch_add(1, Ordering::Relaxed);
+        LIVE.set(LIVE.get().wrapping_add(layout.size()));
+        CALLS.set(CALLS.get() + 1);
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        LIVE.set(LIVE.get().wrapping_sub(layout.size()));
         // SAFETY: the pointer comes from `alloc` above, hence from the system's.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -39,14 +43,13 @@ unsafe impl GlobalAlloc for Counted {
 static ALLOCATOR: Counted = Counted;
 
 fn live() -> usize {
-    LIVE.load(Ordering::Relaxed)
+    LIVE.get()
 }
 
 fn poll(future: &mut Consume) -> Poll<Result<(), suimon::Error>> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// One test, since the counters are those of the whole process.
 #[test]
 fn places_are_used_again_and_given_back() {
     let (limiter, clock) = limiter("pace 1/s");
@@ -63,10 +66,10 @@ fn places_are_used_again_and_given_back() {
         assert!(matches!(poll(&mut last), Poll::Ready(Ok(()))));
     };
     round();
-    let (before, calls) = (live(), CALLS.load(Ordering::Relaxed));
+    let (before, calls) = (live(), CALLS.get());
     (0..1000).for_each(|_| round());
     assert_eq!(live(), before, "nothing is left of 4000 who waited");
-    let calls = CALLS.load(Ordering::Relaxed) - calls;
+    let calls = CALLS.get() - calls;
     assert!(calls <= 6000, "{calls} allocations for 4000 who waited");
 
     // A crowd takes what it needs (a vector may hold twice that), and leaves nothing.

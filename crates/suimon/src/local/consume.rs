@@ -63,9 +63,13 @@ impl Future for Consume {
         match std::mem::replace(&mut self.step, Step::Done) {
             Step::New(request) => self.join(request?, context.waker().clone()),
             Step::Queued(key) => {
-                // Cloned before the lock: nothing of the caller's runs under it.
-                let waker = context.waker().clone();
-                match self.shared.locked(None, |turns, _, wakers| turns.look(key, Some(waker), wakers)) {
+                // Who was woken has been served; only an idle poll has a waker to leave.
+                let outcome = self.shared.outcome(key).or_else(|| {
+                    // Cloned before the lock: nothing of the caller's runs under it.
+                    let waker = context.waker().clone();
+                    self.shared.locked(None, |turns, _, wakers| turns.look(key, Some(waker), wakers))
+                });
+                match outcome {
                     Some(outcome) => Poll::Ready(outcome.map(drop)),
                     None => {
                         self.step = Step::Queued(key);

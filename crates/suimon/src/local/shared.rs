@@ -4,9 +4,9 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use suimon_core::gcra::{FRESH, Gcra};
-use suimon_core::{Calendar, Carry, Cost, Decision, Gate, Policy, Retry, Status, Timestamp};
+use suimon_core::{Calendar, Carry, Cost, Decision, Gate, Policy, Reservation as Booked, Retry, Status, Timestamp};
 
-use super::queue::cost_of;
+use super::queue::{Key, cost_of};
 use super::turns::Turns;
 use super::wakers::Wakers;
 use super::word::{Fast, Word};
@@ -88,11 +88,12 @@ impl Shared {
     pub(super) fn allow(&self, cost: Cost) -> Result<Decision, Error> {
         if let Some((gcra, ticks)) = self.fast_cost(cost) {
             let now = self.clock.now();
-            match self.word.step(gcra, gcra.ticks().at(now), ticks) {
-                Fast::Admitted(word) => return Ok(Decision::Allow(gcra.status(word, now))),
+            let tick = gcra.ticks().at(now);
+            match self.word.step(gcra, tick, ticks) {
+                Fast::Admitted(word) => return Ok(Decision::Allow(gcra.status_at(word, now, tick))),
                 Fast::Refused { word, ready } => {
                     let retry = Retry::After { wait: gcra.ticks().until(ready, now), limit: 0 };
-                    return Ok(Decision::Deny(gcra.status(word, now), retry));
+                    return Ok(Decision::Deny(gcra.status_at(word, now, tick), retry));
                 }
                 Fast::Kept => {}
             }
@@ -103,10 +104,12 @@ impl Shared {
     /// Takes the cost if nobody waits and it passes at once.
     #[inline]
     pub(super) fn try_take(&self, cost: Cost) -> bool {
-        self.fast_cost(cost).is_some_and(|(gcra, ticks)| {
-            let now = gcra.ticks().at(self.clock.now());
-            matches!(self.word.step(gcra, now, ticks), Fast::Admitted(_))
-        })
+        // Most who come to wait find others waiting: no need to know the time for that.
+        self.word.get().is_some()
+            && self.fast_cost(cost).is_some_and(|(gcra, ticks)| {
+                let now = gcra.ticks().at(self.clock.now());
+                matches!(self.word.step(gcra, now, ticks), Fast::Admitted(_))
+            })
     }
 
     /// The algorithm and the ticks of a cost that the word alone can decide about.
@@ -132,6 +135,15 @@ impl Shared {
         }
         self.locked(None, |turns, now, _| turns.status(now))
             .unwrap_or_else(|_| unreachable!("the state is always that of the gate"))
+    }
+
+    /// What has become of a place, if it has been served or cannot be: so much can
+    /// be told without the time and without serving others.
+    pub(super) fn outcome(&self, key: Key) -> Option<Result<Booked, Error>> {
+        let mut wakers = Wakers::default();
+        let outcome = lock(&self.turns).look(key, None, &mut wakers);
+        wakers.wake();
+        outcome
     }
 
     pub(super) fn queued(&self) -> Cost {
