@@ -66,7 +66,7 @@ pub(crate) fn carry(new: &Rule, old: &Rule, slot: &Slot, now: Timestamp, carry: 
 
 /// From word to word, in ticks: exact where both rates are, and otherwise
 /// rounded up to a tick, so that a change mints nothing.
-fn carry_word(new: &Gcra, old: &Gcra, word: u64, now: Timestamp, carry: Carry) -> u64 {
+pub(crate) fn carry_word(new: &Gcra, old: &Gcra, word: u64, now: Timestamp, carry: Carry) -> u64 {
     let start = new.ticks().at(now);
     let used = word.saturating_sub(old.ticks().at(now));
     let debt = used.saturating_sub(old.savings());

@@ -51,6 +51,13 @@ impl Cost {
         }
     }
 
+    /// The same where the fraction is known to be one; another is the largest.
+    #[inline]
+    pub(crate) fn from_parts(whole: u64, nanos: u64) -> Cost {
+        let nanos = u32::try_from(nanos).unwrap_or(u32::MAX).min(999_999_999);
+        Cost { whole, nanos }
+    }
+
     /// The whole tokens, rounded down.
     #[must_use]
     pub const fn as_whole(self) -> u64 {

@@ -267,6 +267,20 @@ impl Gate {
         self.rules.iter().zip(state.slots()).map(|(rule, slot)| rule.status(slot, now)).collect()
     }
 
+    /// Is the state as good as new at `now`? Then forgetting it changes no answer.
+    ///
+    /// # Errors
+    /// [`Error::is_stale`] when the state is of another version or policy.
+    pub fn is_fresh(&self, state: &State, now: Timestamp) -> Result<bool, Error> {
+        self.check_state(state)?;
+        for (rule, slot) in self.rules.iter().zip(state.slots()) {
+            if !rule.status(slot, now)?.reset_after().is_zero() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The gate of a changed policy: the next version of this one, with calendars
     /// in UTC. States follow with [`Gate::adopt`].
     ///

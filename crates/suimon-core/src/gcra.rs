@@ -15,9 +15,11 @@
 
 use core::time::Duration;
 
+use crate::carry::{self, Carry};
 use crate::cost::Cost;
 use crate::decision::Status;
 use crate::error::OutOfRange;
+use crate::int;
 use crate::limit::{Bucket, Pace};
 use crate::ticks::Ticks;
 use crate::time::Timestamp;
@@ -152,6 +154,61 @@ impl Gcra {
         self.ticks.until(word, now)
     }
 
+    /// Brings a word from the limit `old` under which it was last moved on to this
+    /// one: what [`Gate::adopt`](crate::Gate::adopt) does, for a caller who keeps the
+    /// words. `now` is the instant of the change.
+    ///
+    /// ```
+    /// use suimon_core::gcra::{FRESH, Gcra, Step};
+    /// use suimon_core::{Bucket, Carry, Quota, Timestamp};
+    ///
+    /// let old = Gcra::from(&Bucket::new(Quota::per_second(10)?));
+    /// let new = Gcra::from(&Bucket::new(Quota::per_second(100)?));
+    /// let now = Timestamp::from_secs(1);
+    ///
+    /// let Step::Admit(word) = old.step(FRESH, old.ticks().at(now), 3 * old.ticks().per_token()) else { unreachable!() };
+    /// let word = new.carry(&old, word, now, Carry::Keep);
+    /// assert_eq!(new.status(word, now).remaining(), 97);
+    /// # Ok::<(), suimon_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn carry(&self, old: &Gcra, word: u64, now: Timestamp, carry: Carry) -> u64 {
+        carry::carry_word(self, old, word, now, carry)
+    }
+
+    /// All of it as plain numbers, for memory that is read without a lock.
+    #[must_use]
+    pub const fn to_words(self) -> [u64; Gcra::WORDS] {
+        let [t0, t1, t2, t3, t4, t5, t6] = self.ticks.to_words();
+        let kind = if self.pays_first { 1 } else { 0 };
+        [
+            t0,
+            t1,
+            t2,
+            t3,
+            t4,
+            t5,
+            t6,
+            self.savings,
+            kind,
+            self.max_cost.as_whole(),
+            int::widen_u32(self.max_cost.subsec_nanos()),
+        ]
+    }
+
+    /// The inverse of [`to_words`](Gcra::to_words); other numbers give a limit that
+    /// decides nonsense, and nothing worse.
+    #[inline]
+    #[must_use]
+    pub fn from_words(words: [u64; Gcra::WORDS]) -> Gcra {
+        let [t0, t1, t2, t3, t4, t5, t6, savings, kind, whole, nanos] = words;
+        let max_cost = Cost::from_parts(whole, nanos);
+        Gcra { ticks: Ticks::from_words([t0, t1, t2, t3, t4, t5, t6]), savings, pays_first: kind == 1, max_cost }
+    }
+
+    /// The count of [`to_words`](Gcra::to_words).
+    pub const WORDS: usize = 11;
+
     /// A word with this balance at `now`, instead of full savings.
     pub(crate) fn with_balance(&self, now: Timestamp, balance: Cost) -> Result<u64, OutOfRange> {
         match self.ticks.of_cost(balance) {
@@ -159,6 +216,29 @@ impl Gcra {
                 Ok(self.ticks.at(now).saturating_add(self.savings.saturating_sub(balance)))
             }
             _ => Err(OutOfRange::above_savings(balance, self.ticks.tokens_up(self.savings))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::Quota;
+
+    #[test]
+    fn words_are_the_whole_of_it() {
+        let quotas = [Quota::per_second(10), Quota::per_second(999_999_937), Quota::per_day(7), Quota::per_minute(2)];
+        for quota in quotas.map(Result::unwrap) {
+            let cost = Cost::new(3, 250_000_000).unwrap();
+            let pace = Pace::new(quota).with_max_cost(cost).unwrap();
+            for gcra in [Gcra::from(&pace), Gcra::from(&Bucket::new(quota))] {
+                assert_eq!(Gcra::from_words(gcra.to_words()), gcra);
+            }
+        }
+        // Nothing that could not have been written makes it panic.
+        for word in [0, 1, u64::MAX] {
+            let gcra = Gcra::from_words([word; Gcra::WORDS]);
+            let _ = gcra.step(word, gcra.ticks().at(Timestamp::from_nanos(word)), word);
         }
     }
 }

@@ -16,6 +16,11 @@ pub(crate) const fn widen(a: u64) -> u128 {
     a as u128
 }
 
+#[expect(clippy::as_conversions, reason = "widening; `From` is not const")]
+pub(crate) const fn widen_u32(a: u32) -> u64 {
+    a as u64
+}
+
 /// The value, or the largest one where it does not fit.
 pub(crate) fn saturate(a: u128) -> u64 {
     u64::try_from(a).unwrap_or(u64::MAX)

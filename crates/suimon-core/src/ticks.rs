@@ -182,6 +182,26 @@ impl Ticks {
         at.as_nanos() <= self.last
     }
 
+    /// All of it as plain numbers.
+    pub(crate) const fn to_words(self) -> [u64; 7] {
+        let shift = int::widen_u32(self.shift);
+        let (low, high) = (int::low(self.fraction), int::high(self.fraction));
+        [self.per_token.get(), shift, low, high, self.back_num, self.back_den.get(), self.last]
+    }
+
+    /// The inverse.
+    #[inline]
+    pub(crate) fn from_words([per_token, shift, low, high, back_num, back_den, last]: [u64; 7]) -> Ticks {
+        Ticks {
+            per_token: NonZeroU64::new(per_token).unwrap_or(NonZeroU64::MIN),
+            shift: u32::from(shift == 1),
+            fraction: int::widen(high) << 64 | int::widen(low),
+            back_num,
+            back_den: NonZeroU64::new(back_den).unwrap_or(NonZeroU64::MIN),
+            last,
+        }
+    }
+
     /// The ticks of one token.
     #[must_use]
     pub const fn per_token(&self) -> u64 {
