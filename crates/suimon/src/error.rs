@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use suimon_core::{Cost, Error as CoreError, Retry};
+use suimon_core::{Cost, Error as CoreError, Policy, Retry};
 
 /// Why a verb of a limiter did not go through: bad arguments, a refusal where
 /// waiting was wanted, a limiter that is closed, a store that is away.
@@ -19,6 +19,7 @@ enum Kind {
     QueueFull { asked: Cost, queued: Cost, allowed: Cost },
     Closed,
     Unavailable(Box<dyn StdError + Send + Sync>),
+    NotOneWord(String),
     Core(CoreError),
 }
 
@@ -37,6 +38,10 @@ impl Error {
     #[must_use]
     pub fn closed() -> Error {
         Error(Arc::new(Kind::Closed))
+    }
+
+    pub(crate) fn not_one_word(policy: &Policy) -> Error {
+        Error(Arc::new(Kind::NotOneWord(policy.to_string())))
     }
 
     /// The store behind a limiter cannot be reached; for implementors of
@@ -68,6 +73,13 @@ impl Error {
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         matches!(*self.0, Kind::Unavailable(_))
+    }
+
+    /// The limiter cannot do that: a flat table of keys was to be changed to a policy
+    /// that is not one pace or bucket.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(*self.0, Kind::NotOneWord(_))
     }
 
     /// The cost can never pass, no waiting helps.
@@ -120,6 +132,10 @@ impl fmt::Display for Error {
             }
             Kind::Closed => f.write_str("the limiter is closed"),
             Kind::Unavailable(source) => write!(f, "the store of the limiter is unavailable: {source}"),
+            Kind::NotOneWord(policy) => write!(
+                f,
+                "a flat table holds one pace or bucket for each key, and `{policy}` is not one: build it with `in_map()`"
+            ),
             Kind::Core(error) => error.fmt(f),
         }
     }

@@ -7,6 +7,7 @@
 pub mod __private;
 pub mod clock;
 mod error;
+mod keyed;
 mod limiter;
 mod local;
 mod request;
@@ -16,6 +17,7 @@ mod sync;
 pub mod zones;
 
 pub use error::Error;
+pub use keyed::{KeyLimiter, Keyed, KeyedBuilder, KeyedConsume, KeyedMap, KeyedStats, Overflow};
 pub use limiter::{DynLimiter, Limiter, NoLimit, Recorder, Seen};
 pub use local::{Builder, Consume, LocalLimiter, PolicyArg, Reservation, reserve_all};
 pub use request::{IntoRequest, Request};

@@ -17,6 +17,10 @@ use std::time::Duration;
 
 use suimon_core::{Carry, Cost, Decision, Policy, Status, Timestamp};
 
+pub(crate) use builder::default_calendar;
+pub(crate) use consume::block_on;
+pub(crate) use shared::{AnyCalendar, Shared, Source};
+
 pub use builder::Builder;
 pub use consume::Consume;
 pub use reservation::Reservation;
@@ -24,7 +28,6 @@ pub use together::reserve_all;
 
 use crate::sync::Arc;
 use crate::{Error, IntoRequest};
-use shared::Shared;
 
 /// A limiter for the threads and tasks of one process.
 ///
@@ -227,6 +230,12 @@ impl fmt::Debug for LocalLimiter {
 /// A policy, or what becomes one.
 #[derive(Clone, Debug)]
 pub struct PolicyArg(Policy);
+
+impl PolicyArg {
+    pub(crate) fn into_policy(self) -> Policy {
+        self.0
+    }
+}
 
 impl From<Policy> for PolicyArg {
     fn from(policy: Policy) -> PolicyArg {

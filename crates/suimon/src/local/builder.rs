@@ -1,9 +1,10 @@
 use std::fmt;
+use std::sync::Arc;
 
 use suimon_core::{Calendar, Cost, Gate, Policy};
 
 use super::LocalLimiter;
-use super::shared::{Shared, Source};
+use super::shared::{AnyCalendar, Shared, Source};
 use crate::clock::{Clock, MachineClock};
 use crate::{Error, IntoRequest, Spot};
 
@@ -13,7 +14,7 @@ pub struct Builder {
     policy: Policy,
     clock: Source,
     max_queue: Option<Cost>,
-    calendar: Option<Box<dyn Calendar + Send + Sync>>,
+    calendar: Option<AnyCalendar>,
 }
 
 impl Builder {
@@ -41,7 +42,7 @@ impl Builder {
 
     /// Another source of the rules of time zones.
     pub fn calendar(mut self, calendar: impl Calendar + Send + Sync + 'static) -> Builder {
-        self.calendar = Some(Box::new(calendar));
+        self.calendar = Some(Arc::new(calendar));
         self
     }
 
@@ -60,15 +61,17 @@ impl Builder {
     pub fn build(self) -> Result<LocalLimiter, Error> {
         let calendar = self.calendar.unwrap_or_else(default_calendar);
         let gate = Gate::with_calendar(self.policy, &*calendar)?;
-        Ok(LocalLimiter { shared: Shared::new(gate, self.clock, self.max_queue, calendar) })
+        let state = gate.fresh();
+        Ok(LocalLimiter { shared: Shared::new(gate, state, self.clock, self.max_queue, calendar) })
     }
 }
 
-fn default_calendar() -> Box<dyn Calendar + Send + Sync> {
+/// The system's time zones where they are known, otherwise UTC alone.
+pub(crate) fn default_calendar() -> AnyCalendar {
     #[cfg(feature = "zones")]
-    return Box::new(crate::zones::Zones);
+    return Arc::new(crate::zones::Zones);
     #[cfg(not(feature = "zones"))]
-    return Box::new(suimon_core::Utc);
+    return Arc::new(suimon_core::Utc);
 }
 
 impl fmt::Debug for Builder {

@@ -30,7 +30,7 @@ enum Step {
 }
 
 impl Consume {
-    pub(super) fn new(shared: Arc<Shared>, request: Result<Request, Error>) -> Consume {
+    pub(crate) fn new(shared: Arc<Shared>, request: Result<Request, Error>) -> Consume {
         Consume { shared, step: Step::New(request) }
     }
 

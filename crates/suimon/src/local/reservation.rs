@@ -33,6 +33,8 @@ pub struct Reservation {
     place: Spot,
     estimate: Cost,
     wait: Duration,
+    /// What is to be dropped last: the hold on a key's limiter.
+    _hold: Option<Box<dyn Send + Sync>>,
 }
 
 enum Spot {
@@ -45,14 +47,20 @@ enum Spot {
 }
 
 impl Reservation {
-    pub(super) fn new(shared: Arc<Shared>, at: Option<Timestamp>, request: Request) -> Result<Reservation, Error> {
+    pub(crate) fn new(shared: Arc<Shared>, at: Option<Timestamp>, request: Request) -> Result<Reservation, Error> {
         let (place, wait) = shared.locked(at, |turns, now, _| {
             turns.join(now, request).map(|place| match place {
                 Place::Granted(booked) => (Spot::Granted(booked), Duration::ZERO),
                 Place::Queued(key, start) => (Spot::Queued(key), start.saturating_since(now)),
             })
         })?;
-        Ok(Reservation { shared, place, estimate: request.cost(), wait })
+        Ok(Reservation { shared, place, estimate: request.cost(), wait, _hold: None })
+    }
+
+    /// Keeps something as long as the place.
+    pub(crate) fn holding(mut self, hold: impl Send + Sync + 'static) -> Reservation {
+        self._hold = Some(Box::new(hold));
+        self
     }
 
     /// How long it had to wait when it was made. Its turn comes earlier when

@@ -3,8 +3,10 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use suimon_core::gcra::{FRESH, Gcra};
-use suimon_core::{Calendar, Carry, Cost, Decision, Gate, Policy, Reservation as Booked, Retry, Status, Timestamp};
+use suimon_core::gcra::Gcra;
+use suimon_core::{
+    Calendar, Carry, Cost, Decision, Gate, Policy, Reservation as Booked, Retry, State, Status, Timestamp,
+};
 
 use super::queue::{Key, cost_of};
 use super::turns::Turns;
@@ -15,26 +17,29 @@ use crate::clock::{Alarm, Clock, CoarseClock, MachineClock, Ring};
 use crate::sync::{Arc, Mutex, Weak, lock};
 
 /// What all copies of a limiter share.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     clock: Source,
     /// The algorithm of the word, if the policy is one pace or bucket.
     fast: Option<Gcra>,
     word: Word,
     turns: Mutex<Turns>,
     alarm: Alarm,
-    calendar: Box<dyn Calendar + Send + Sync>,
+    calendar: AnyCalendar,
 }
+
+/// The rules of time zones, for as many limiters as need them.
+pub(crate) type AnyCalendar = std::sync::Arc<dyn Calendar + Send + Sync>;
 
 /// The clock, without a detour for those whose reading is a good part of a decision.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     Machine,
     Coarse(CoarseClock),
     Other(std::sync::Arc<dyn Clock>),
 }
 
 impl Source {
-    pub(super) fn new<C: Clock>(clock: C) -> Source {
+    pub(crate) fn new<C: Clock>(clock: C) -> Source {
         let any: &dyn Any = &clock;
         if any.is::<MachineClock>() {
             return Source::Machine;
@@ -46,7 +51,7 @@ impl Source {
     }
 
     #[inline]
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         match self {
             Source::Machine => MachineClock.now(),
             Source::Coarse(clock) => clock.now(),
@@ -64,20 +69,23 @@ impl Source {
 }
 
 impl Shared {
-    pub(super) fn new(
+    /// A limiter in this state, which is one of the gate.
+    pub(crate) fn new(
         gate: Gate,
+        state: State,
         clock: Source,
         max_queue: Option<Cost>,
-        calendar: Box<dyn Calendar + Send + Sync>,
+        calendar: AnyCalendar,
     ) -> Arc<Shared> {
         let fast = gate.gcra().copied();
+        let word = state.word().filter(|_| fast.is_some());
         Arc::new_cyclic(|shared: &Weak<Shared>| {
             let ring: Weak<dyn Ring> = shared.clone();
             Shared {
                 clock,
-                word: if fast.is_some() { Word::new(FRESH) } else { Word::kept() },
+                word: word.map_or_else(Word::kept, Word::new),
                 fast,
-                turns: Mutex::new(Turns::new(gate, max_queue)),
+                turns: Mutex::new(Turns::new(gate, state, max_queue)),
                 alarm: Alarm::new(ring),
                 calendar,
             }
@@ -85,7 +93,7 @@ impl Shared {
     }
 
     #[inline(always)]
-    pub(super) fn allow(&self, cost: Cost) -> Result<Decision, Error> {
+    pub(crate) fn allow(&self, cost: Cost) -> Result<Decision, Error> {
         if let Some((gcra, ticks)) = self.fast_cost(cost) {
             let now = self.clock.now();
             let tick = gcra.ticks().at(now);
@@ -121,15 +129,15 @@ impl Shared {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn allow_at(&self, at: Option<Timestamp>, cost: Cost) -> Result<Decision, Error> {
+    pub(crate) fn allow_at(&self, at: Option<Timestamp>, cost: Cost) -> Result<Decision, Error> {
         self.locked(at, |turns, now, _| turns.allow(now, cost))
     }
 
-    pub(super) fn peek(&self, at: Option<Timestamp>, cost: Cost) -> Result<Decision, Error> {
+    pub(crate) fn peek(&self, at: Option<Timestamp>, cost: Cost) -> Result<Decision, Error> {
         self.locked(at, |turns, now, _| turns.peek(now, cost))
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         if let Some((gcra, word)) = self.fast.as_ref().zip(self.word.get()) {
             return gcra.status(word, self.clock.now());
         }
@@ -146,15 +154,35 @@ impl Shared {
         outcome
     }
 
-    pub(super) fn queued(&self) -> Cost {
+    /// Begins anew: nothing has been used. Who waits is served as far as that goes.
+    pub(crate) fn reset(&self) -> Result<(), Error> {
+        self.locked(None, |turns, now, wakers| {
+            let policy = turns.gate().policy().clone();
+            turns.change(now, policy, &*self.calendar, Carry::Reset, wakers)
+        })
+    }
+
+    /// The state, as one of a gate with the same limits, if nothing but it would
+    /// decide about the next call: nobody waits, nothing is paused or closed.
+    pub(crate) fn plain_state(&self, gate: &Gate) -> Option<State> {
+        self.locked(None, |turns, now, _| {
+            let mut state = turns.is_plain(now).then(|| turns.state().clone())?;
+            if state.version() != gate.version() {
+                gate.adopt(&mut state, turns.gate(), now, Carry::Keep).ok()?;
+            }
+            Some(state)
+        })
+    }
+
+    pub(crate) fn queued(&self) -> Cost {
         cost_of(lock(&self.turns).queue().billionths())
     }
 
-    pub(super) fn change(&self, policy: Policy, carry: Carry) -> Result<(), Error> {
+    pub(crate) fn change(&self, policy: Policy, carry: Carry) -> Result<(), Error> {
         self.locked(None, |turns, now, wakers| turns.change(now, policy, &*self.calendar, carry, wakers))
     }
 
-    pub(super) fn pause(&self, pause: Duration) {
+    pub(crate) fn pause(&self, pause: Duration) {
         self.locked(None, |turns, now, wakers| turns.pause(now.saturating_add(pause), wakers));
     }
 
@@ -162,7 +190,7 @@ impl Shared {
         self.locked(None, |turns, _, wakers| turns.pause(until, wakers));
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.locked(None, |turns, _, wakers| turns.close(wakers));
     }
 
@@ -198,9 +226,10 @@ impl Shared {
     }
 
     /// Does the word still follow the algorithm that decides without the lock?
-    /// After a change of the limits all decisions take the lock.
+    /// After a change of the limits all decisions take the lock, until it is changed
+    /// back.
     fn is_fast(&self, turns: &Turns) -> bool {
-        self.fast.is_some() && turns.gate().version() == 0
+        self.fast.is_some() && (turns.gate().version() == 0 || self.fast.as_ref() == turns.gate().gcra())
     }
 }
 

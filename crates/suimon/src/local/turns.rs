@@ -50,9 +50,10 @@ pub(super) enum Place {
 }
 
 impl Turns {
-    pub(super) fn new(gate: Gate, max_queue: Option<Cost>) -> Turns {
+    /// A queue that is empty yet, before a limit in this state.
+    pub(super) fn new(gate: Gate, state: State, max_queue: Option<Cost>) -> Turns {
         Turns {
-            state: gate.fresh(),
+            state,
             gate,
             queue: Queue::default(),
             queued_ticks: 0,
@@ -73,6 +74,10 @@ impl Turns {
 
     pub(super) const fn queue(&self) -> &Queue {
         &self.queue
+    }
+
+    pub(super) const fn state(&self) -> &State {
+        &self.state
     }
 
     /// The word of a pace or bucket.

@@ -1,0 +1,413 @@
+//! The flat table: a fixed number of slots, two places of eight for a key.
+
+use std::num::NonZeroU64;
+
+use suimon_core::gcra::{FRESH, Gcra, Step};
+use suimon_core::{Cost, Timestamp};
+
+use super::limits::{Limits, VERSION_BITS};
+use super::slots::{LINE, Slot, Slots};
+
+/// The words of all keys under one pace or bucket.
+///
+/// A key hashes to two *nests* of two cache lines, eight slots each. It is found by
+/// its tag: 56 bits of its hash, and the version of the limit under which its word
+/// was last moved on. Hits are one compare-and-swap of the whole slot, without a
+/// lock. A key that comes new is entered under the lock of its shard, which the
+/// caller holds: so no key is entered twice. A slot is taken only if it is free or
+/// its word is as good as new.
+#[derive(Debug)]
+pub(super) struct Flat {
+    slots: Slots,
+    nests: u64,
+    pub(super) limits: Limits,
+}
+
+/// Slots of a nest.
+const NEST: usize = 2 * LINE;
+/// Of a hundred slots so many are filled when the table holds as many keys as were
+/// asked for. More would let newcomers overflow; fewer would waste memory.
+const FILL: usize = 70;
+/// A newcomer goes to its first nest while that has fewer keys than this, so that
+/// most hits need to look nowhere else, and then to the emptier one.
+const FIRST: usize = 5;
+/// A word is as good as new for long enough that no reading of the clock on another
+/// core is still before it: a millisecond at least, in ticks.
+const MARGIN: u64 = 1 << 21;
+
+/// The word of a key that has a limiter of its own for the time: no word lies so
+/// late. It keeps the key's slot, so that the key can come back to it.
+const BUSY: u64 = u64::MAX;
+
+/// What became of a request that found its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hit {
+    Admitted { word: u64, tick: u64 },
+    Refused { word: u64, tick: u64, ready: u64 },
+}
+
+/// What became of a newcomer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entered {
+    Hit(Hit, Gcra, Timestamp),
+    /// No slot is free, nor as good as new before this instant.
+    Full(Timestamp),
+}
+
+/// What to do when every slot of a key is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WhenFull {
+    Tell,
+    /// Take the slot that is nearest to being as good as new.
+    Evict,
+}
+
+/// The four lines of a key, those of its first nest first.
+#[derive(Clone, Copy)]
+struct Lines([usize; 4]);
+
+impl Flat {
+    pub(super) fn new(gcra: Gcra, max_keys: usize, portable: bool) -> Flat {
+        // Two nests more, so that the smallest tables have a choice too.
+        let nests = max_keys.saturating_mul(100).div_ceil(FILL * NEST).saturating_add(2);
+        let len = nests.saturating_mul(NEST);
+        let slots = if portable { Slots::portable(len) } else { Slots::new(len) };
+        Flat { slots, nests: nests as u64, limits: Limits::new(gcra) }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[inline(always)]
+    fn lines(&self, hash: u64) -> Lines {
+        let nest = |hash: u64| ((u128::from(hash) * u128::from(self.nests)) >> 64) as usize;
+        let (first, side) = (nest(hash) * 2, (hash >> 9) as usize & 1);
+        Lines([first + side, first + (side ^ 1), 0, 0])
+    }
+
+    /// The lines of the second nest, which most hits do not ask for.
+    #[inline]
+    fn second(&self, hash: u64, lines: &mut Lines) {
+        let nest = |hash: u64| (u128::from(hash) * u128::from(self.nests)) >> 64;
+        let first = nest(hash);
+        // Mixed, since the two are to be independent.
+        let mut second = nest(hash.rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ hash.rotate_left(17));
+        if second == first {
+            second = (first + 1) % u128::from(self.nests);
+        }
+        let (second, side) = (second as usize * 2, (hash >> 10) as usize & 1);
+        (lines.0[2], lines.0[3]) = (second + side, second + (side ^ 1));
+    }
+
+    /// Asks for the memory in which a key is most likely found.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.slots.prefetch(self.lines(hash).0[0] * LINE);
+    }
+
+    #[inline(always)]
+    fn find_in(&self, line: usize, tag: u64) -> Option<(usize, Slot)> {
+        (line * LINE..(line + 1) * LINE).map(|index| (index, self.slots.load(index))).find(|(_, slot)| slot.tag == tag)
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64, tag: u64) -> Option<(usize, Slot)> {
+        let mut lines = self.lines(hash);
+        if let Some(found) = self.find_in(lines.0[0], tag).or_else(|| self.find_in(lines.0[1], tag)) {
+            return Some(found);
+        }
+        self.second(hash, &mut lines);
+        self.find_in(lines.0[2], tag).or_else(|| self.find_in(lines.0[3], tag))
+    }
+
+    /// Decides for a key that is in the table under the limit in force; `None` where
+    /// it is not there, or the cost is none that a word can decide about.
+    ///
+    /// The time may be read before the key is sought: for one that is there an
+    /// older time refuses a little more, and mints nothing.
+    #[inline(always)]
+    pub(super) fn hit(&self, hash: u64, cost: Cost, now: impl Fn() -> Timestamp) -> Option<(Hit, Gcra, Timestamp)> {
+        let (version, gcra) = self.limits.read();
+        let cost = word_cost(&gcra, cost)?;
+        let now = now();
+        let tick = gcra.ticks().at(now);
+        let tag = tag(hash, version);
+        loop {
+            let (index, slot) = self.find(hash, tag)?;
+            match self.step(index, slot, &gcra, tick, cost) {
+                // Refused for the time of its being busy.
+                Some(Hit::Refused { word: BUSY, .. }) => return None,
+                Some(hit) => return Some((hit, gcra, now)),
+                None => {}
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn step(&self, index: usize, slot: Slot, gcra: &Gcra, tick: u64, cost: NonZeroU64) -> Option<Hit> {
+        match gcra.step(slot.word, tick, cost.get()) {
+            Step::Refuse(ready) => Some(Hit::Refused { word: slot.word, tick, ready }),
+            Step::Admit(word) => {
+                self.slots.replace(index, slot, Slot { tag: slot.tag, word }).then_some(Hit::Admitted { word, tick })
+            }
+        }
+    }
+
+    /// Decides for a key that may not be there, and tells whether another was evicted
+    /// for it. The caller holds the lock of the key's shard, and has seen that the
+    /// cost can pass.
+    pub(super) fn enter(
+        &self,
+        hash: u64,
+        cost: Cost,
+        now: impl Fn() -> Timestamp,
+        when_full: WhenFull,
+    ) -> (Entered, bool) {
+        loop {
+            let (version, gcra) = self.limits.read();
+            let Some((index, slot)) = self.find_any(hash, version) else {
+                // Read only now: it is later than the moment at which a slot of this
+                // key was last taken by another, so that nothing is forgotten too early.
+                let now = now();
+                let tick = gcra.ticks().at(now);
+                let Some(cost) = word_cost(&gcra, cost) else {
+                    return (Entered::Hit(Hit::Admitted { word: FRESH, tick }, gcra, now), false);
+                };
+                let word = match gcra.step(FRESH, tick, cost.get()) {
+                    Step::Admit(word) => word,
+                    Step::Refuse(ready) => {
+                        return (Entered::Hit(Hit::Refused { word: FRESH, tick, ready }, gcra, now), false);
+                    }
+                };
+                let entered = Entered::Hit(Hit::Admitted { word, tick }, gcra, now);
+                match self.place(hash, version, tick, Slot { tag: tag(hash, version), word }, when_full) {
+                    Placed::In => return (entered, false),
+                    Placed::Evicted => return (entered, true),
+                    Placed::Full(ready) => return (Entered::Full(gcra.ticks().instant(ready)), false),
+                    Placed::Again => continue,
+                }
+            };
+            if slot.word == BUSY {
+                // Another key of the same tag, which is busy elsewhere.
+                return (Entered::Full(now()), false);
+            }
+            if slot.tag == tag(hash, version) {
+                let now = now();
+                let tick = gcra.ticks().at(now);
+                let hit = match word_cost(&gcra, cost) {
+                    Some(cost) => self.step(index, slot, &gcra, tick, cost),
+                    None => Some(Hit::Admitted { word: slot.word, tick }),
+                };
+                if let Some(hit) = hit {
+                    return (Entered::Hit(hit, gcra, now), false);
+                }
+            } else {
+                self.renew(index, slot, version);
+            }
+        }
+    }
+
+    /// The word of a key that is not busy, as it is under the limit in force.
+    pub(super) fn word(&self, hash: u64) -> u64 {
+        let version = self.limits.version();
+        match self.find_any(hash, version) {
+            Some((_, slot)) if slot.word != BUSY => self.word_under(slot, version),
+            _ => FRESH,
+        }
+    }
+
+    /// Takes the word of a key out of the table, as it is under the limit in force,
+    /// and keeps a slot for it, which it asks for if need be; the instant before which
+    /// there is none. The caller holds the lock of the key's shard.
+    pub(super) fn take(&self, hash: u64, now: Timestamp) -> Result<u64, Timestamp> {
+        loop {
+            let (version, gcra) = self.limits.read();
+            let busy = Slot { tag: tag(hash, version), word: BUSY };
+            match self.find_any(hash, version) {
+                // Another key of the same tag.
+                Some((_, slot)) if slot.word == BUSY => return Err(now),
+                Some((index, slot)) => {
+                    if self.slots.replace(index, slot, busy) {
+                        return Ok(self.word_under(slot, version));
+                    }
+                }
+                None => match self.place(hash, version, gcra.ticks().at(now), busy, WhenFull::Tell) {
+                    Placed::In | Placed::Evicted => return Ok(FRESH),
+                    Placed::Full(ready) => return Err(gcra.ticks().instant(ready)),
+                    Placed::Again => {}
+                },
+            }
+        }
+    }
+
+    /// Gives a word of the version in force back to a key that was busy; false where
+    /// there is no room, since it had no slot. The caller holds the lock of the shard.
+    pub(super) fn put(&self, hash: u64, word: u64, now: Timestamp) -> bool {
+        loop {
+            let (version, gcra) = self.limits.read();
+            let tick = gcra.ticks().at(now);
+            let new = if word > tick { Slot { tag: tag(hash, version), word } } else { Slot::default() };
+            match self.find_any(hash, version) {
+                Some((index, slot)) => {
+                    if self.slots.replace(index, slot, new) {
+                        return true;
+                    }
+                }
+                None if new.tag == 0 => return true,
+                None => match self.place(hash, version, tick, new, WhenFull::Tell) {
+                    Placed::In | Placed::Evicted => return true,
+                    Placed::Full(_) => return false,
+                    Placed::Again => {}
+                },
+            }
+        }
+    }
+
+    /// Forgets a key. The caller holds the lock of its shard.
+    pub(super) fn forget(&self, hash: u64) {
+        while let Some((index, slot)) = self.find_any(hash, self.limits.version()) {
+            // Another key of the same tag.
+            if slot.word == BUSY || self.slots.replace(index, slot, Slot::default()) {
+                return;
+            }
+        }
+    }
+
+    /// Words follow a change of the limit when they are next touched. So that few
+    /// changes have to be remembered, all of them are brought to the limit in force
+    /// after every sixty-fourth: one by one, while others go on.
+    pub(super) fn sweep_if_due(&self) {
+        if !self.limits.wants_sweep() {
+            return;
+        }
+        let version = self.limits.version();
+        for index in 0..self.slots.len() {
+            loop {
+                let slot = self.slots.load(index);
+                if slot.tag == 0 || is_of(slot.tag, version) || self.renew(index, slot, version) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// How many of the slots are in use at an instant: counted in up to `sample`
+    /// nests spread over the table, and scaled up.
+    pub(super) fn live(&self, now: Timestamp, sample: u64) -> usize {
+        let (version, gcra) = self.limits.read();
+        let tick = gcra.ticks().at(now);
+        let looked = self.nests.min(sample);
+        let mut live = 0_u128;
+        for step in 0..looked {
+            let nest = (u128::from(step) * u128::from(self.nests) / u128::from(looked)) as usize;
+            for index in nest * NEST..(nest + 1) * NEST {
+                let slot = self.slots.load(index);
+                let word = self.word_under(slot, version);
+                live += u128::from(word > tick && word != BUSY);
+            }
+        }
+        (live * u128::from(self.nests) / u128::from(looked.max(1))) as usize
+    }
+
+    /// The slot of a key, whatever the version of its word.
+    fn find_any(&self, hash: u64, version: u64) -> Option<(usize, Slot)> {
+        let mut lines = self.lines(hash);
+        self.second(hash, &mut lines);
+        let bits = tag(hash, version) >> VERSION_BITS;
+        let slots = lines.0.into_iter().flat_map(|line| line * LINE..(line + 1) * LINE);
+        slots.map(|index| (index, self.slots.load(index))).find(|(_, slot)| slot.tag >> VERSION_BITS == bits)
+    }
+
+    fn word_under(&self, slot: Slot, version: u64) -> u64 {
+        if slot.word == BUSY || is_of(slot.tag, version) {
+            return slot.word;
+        }
+        self.limits.carried(slot.word, slot.tag & VERSION_MASK, version)
+    }
+
+    /// Brings the word of a slot to a version; false where somebody was faster.
+    fn renew(&self, index: usize, slot: Slot, version: u64) -> bool {
+        let tag = slot.tag & !VERSION_MASK | version & VERSION_MASK;
+        self.slots.replace(index, slot, Slot { tag, word: self.word_under(slot, version) })
+    }
+
+    /// Finds a slot for a newcomer and takes it.
+    fn place(&self, hash: u64, version: u64, tick: u64, new: Slot, when_full: WhenFull) -> Placed {
+        let mut lines = self.lines(hash);
+        self.second(hash, &mut lines);
+        let mut room: [Option<(usize, Slot)>; 2] = [None; 2];
+        let mut used = [0; 2];
+        let mut nearest: Option<(u64, usize, Slot)> = None;
+        for (nth, line) in lines.0.into_iter().enumerate() {
+            let nest = nth / 2;
+            for index in line * LINE..(line + 1) * LINE {
+                let slot = self.slots.load(index);
+                let word = if slot.tag == 0 { FRESH } else { self.word_under(slot, version) };
+                if slot.tag == 0 || is_spent(word, tick) {
+                    room[nest].get_or_insert((index, slot));
+                } else {
+                    used[nest] += 1;
+                    if word != BUSY && nearest.is_none_or(|(least, ..)| word < least) {
+                        nearest = Some((word, index, slot));
+                    }
+                }
+            }
+        }
+        let [first, second] = room;
+        let prefers_first = used[0] < FIRST || used[0] <= used[1];
+        let chosen = if prefers_first { first.or(second) } else { second.or(first) };
+        match (chosen, nearest) {
+            (Some((index, old)), _) => {
+                if self.slots.replace(index, old, new) {
+                    Placed::In
+                } else {
+                    Placed::Again
+                }
+            }
+            (None, Some((_, index, old))) if when_full == WhenFull::Evict => {
+                if self.slots.replace(index, old, new) {
+                    Placed::Evicted
+                } else {
+                    Placed::Again
+                }
+            }
+            (None, nearest) => Placed::Full(nearest.map_or(tick, |(word, ..)| word.saturating_add(MARGIN))),
+        }
+    }
+}
+
+enum Placed {
+    In,
+    Evicted,
+    /// The tick at which the first slot is as good as new.
+    Full(u64),
+    /// Somebody was faster.
+    Again,
+}
+
+const VERSION_MASK: u64 = (1 << VERSION_BITS) - 1;
+
+/// What a slot of this key says under a version: never zero.
+#[inline(always)]
+fn tag(hash: u64, version: u64) -> u64 {
+    (hash << VERSION_BITS).max(1 << VERSION_BITS) | version & VERSION_MASK
+}
+
+fn is_of(tag: u64, version: u64) -> bool {
+    tag & VERSION_MASK == version & VERSION_MASK
+}
+
+/// As good as new, for so long that nobody has a time from before that.
+fn is_spent(word: u64, tick: u64) -> bool {
+    word.saturating_add(MARGIN) <= tick
+}
+
+/// The ticks of a cost that is not free and can pass.
+#[inline(always)]
+fn word_cost(gcra: &Gcra, cost: Cost) -> Option<NonZeroU64> {
+    if cost > gcra.max_cost() {
+        return None;
+    }
+    NonZeroU64::new(gcra.ticks().of_cost(cost)?)
+}

@@ -1,0 +1,603 @@
+//! All keys: the flat table where there is one, the shards, and who decides.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use suimon_core::gcra::{FRESH, Gcra};
+use suimon_core::{Carry, Cost, Decision, Gate, Policy, Retry, State, Timestamp};
+
+use super::Overflow;
+use super::flat::{Entered, Flat, Hit, WhenFull};
+use super::held::Held;
+use super::shard::{Busy, Find, Rules, Shard, What, one_word, wanted_policy};
+use super::stats::{Counters, KeyedStats};
+use crate::Error;
+use crate::local::{AnyCalendar, Shared, Source};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
+
+/// The limits of all keys. Keys are told apart by an `I` beside their hash.
+pub(super) struct Keys<I> {
+    pub(super) setup: Setup,
+    flat: Option<Flat>,
+    closed: AtomicBool,
+    pub(super) counters: Counters,
+    shards: Box<[Mutex<Shard<I>>]>,
+    /// The limiter of all keys for which there is no room.
+    common: Arc<Shared>,
+    /// Keys in the shards of a map.
+    stored: AtomicUsize,
+    overflows: AtomicU64,
+    evictions: AtomicU64,
+    /// The latest time that a caller has brought.
+    seen: AtomicU64,
+}
+
+pub(super) struct Setup {
+    pub(super) clock: Source,
+    pub(super) calendar: AnyCalendar,
+    pub(super) overflow: Overflow,
+    pub(super) max_keys: usize,
+    pub(super) max_queue: Option<Cost>,
+    pub(super) in_map: bool,
+    pub(super) portable: bool,
+}
+
+/// Whose time counts.
+#[derive(Clone, Copy)]
+pub(super) enum When {
+    Now,
+    At(Timestamp),
+}
+
+/// An answer, or the limiter of a busy key that gives it.
+pub(super) enum Turn<I: Send + 'static> {
+    Done(Decision),
+    Busy(Held<I>),
+}
+
+/// Statistics look at no more nests than this.
+const SAMPLE: u64 = 1 << 15;
+/// How many entries are looked at for room, and in passing.
+const LOOK_FOR_ROOM: usize = 16;
+const LOOK_IN_PASSING: usize = 2;
+
+impl<I: Send + 'static> Keys<I> {
+    pub(super) fn new(gate: Gate, setup: Setup) -> Arc<Keys<I>> {
+        let gcra = gate.gcra().filter(|_| !setup.in_map);
+        let flat = gcra.map(|gcra| Flat::new(*gcra, setup.max_keys, setup.portable));
+        let shards = (setup.max_keys / 64).clamp(1, 64).next_power_of_two();
+        let rules = Arc::new(Rules::new(gate.clone()));
+        let state = gate.fresh();
+        let common = Shared::new(gate, state, setup.clock.clone(), setup.max_queue, setup.calendar.clone());
+        Arc::new(Keys {
+            setup,
+            flat,
+            closed: AtomicBool::new(false),
+            counters: Counters::new(),
+            shards: (0..shards).map(|_| Mutex::new(Shard::new(rules.clone()))).collect(),
+            common,
+            stored: AtomicUsize::new(0),
+            overflows: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+        })
+    }
+
+    #[inline(always)]
+    fn now(&self, when: When) -> Timestamp {
+        match when {
+            When::Now => self.setup.clock.now(),
+            When::At(time) => self.observe(time),
+        }
+    }
+
+    #[inline(never)]
+    fn observe(&self, time: Timestamp) -> Timestamp {
+        Timestamp::from_nanos(self.seen.fetch_max(time.as_nanos(), Ordering::AcqRel).max(time.as_nanos()))
+    }
+
+    pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<I>> {
+        lock(&self.shards[(hash >> 40) as usize & (self.shards.len() - 1)])
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(flat) = &self.flat {
+            flat.prefetch(hash);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn allow(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &impl Find<I>,
+        when: When,
+        cost: Cost,
+    ) -> Result<Decision, Error> {
+        let decision = match self.hit(hash, when, cost) {
+            Some(decision) => decision,
+            None => self.allow_slowly(hash, key, when, cost)?,
+        };
+        self.counters.count(decision.is_allowed());
+        Ok(decision)
+    }
+
+    /// The time by which a batch is decided.
+    pub(super) fn batch_time(&self) -> Timestamp {
+        self.setup.clock.now()
+    }
+
+    /// `allow` for a batch, whose time has been read a moment ago. A key that is not in
+    /// the flat table has the clock read anew.
+    #[inline(always)]
+    pub(super) fn allow_dated(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &impl Find<I>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> Result<Decision, Error> {
+        let decision = match self.hit_at(hash, || now, cost) {
+            Some(decision) => decision,
+            None => self.allow_slowly(hash, key, When::Now, cost)?,
+        };
+        self.counters.count(decision.is_allowed());
+        Ok(decision)
+    }
+
+    /// The decision about a key in the flat table.
+    #[inline(always)]
+    pub(super) fn hit(&self, hash: u64, when: When, cost: Cost) -> Option<Decision> {
+        self.hit_at(hash, || self.now(when), cost)
+    }
+
+    #[inline(always)]
+    fn hit_at(&self, hash: u64, now: impl Fn() -> Timestamp, cost: Cost) -> Option<Decision> {
+        if self.closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (hit, gcra, now) = self.flat.as_ref()?.hit(hash, cost, now)?;
+        Some(answer(hit, &gcra, now))
+    }
+
+    #[inline(never)]
+    pub(super) fn allow_slowly(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &impl Find<I>,
+        when: When,
+        cost: Cost,
+    ) -> Result<Decision, Error> {
+        match self.turn(hash, key, when, cost, false)? {
+            Turn::Done(decision) => Ok(decision),
+            Turn::Busy(held) => held.allow(when, cost),
+        }
+    }
+
+    /// Decides, or finds the limiter that does. A key that is refused becomes busy if
+    /// it is to wait.
+    pub(super) fn turn(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &impl Find<I>,
+        when: When,
+        cost: Cost,
+        waits: bool,
+    ) -> Result<Turn<I>, Error> {
+        let mut shard = self.shard(hash);
+        // The arguments first.
+        let found = shard.find_key(hash, key);
+        let now = self.now(when);
+        if let Some(at) = found {
+            if let Some(busy) = shard.entry(at).busy() {
+                return Ok(Turn::Busy(self.hold(hash, busy.shared.clone())));
+            }
+        } else {
+            shard.rules.gate.ready(&shard.rules.fresh, now, cost)?;
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::closed());
+        }
+        let decision = match (found, &self.flat) {
+            (Some(at), _) => match shard.idle(at) {
+                Some((rules, state)) => rules.gate.allow(state, now, cost)?,
+                None => unreachable!("a key that is not busy is idle"),
+            },
+            (None, Some(flat)) => {
+                let when_full = match self.setup.overflow {
+                    Overflow::Evict => WhenFull::Evict,
+                    Overflow::Share | Overflow::Deny => WhenFull::Tell,
+                };
+                match flat.enter(hash, cost, || self.now(when), when_full) {
+                    (Entered::Hit(hit, gcra, now), evicted) => {
+                        self.evictions.fetch_add(u64::from(evicted), Ordering::Relaxed);
+                        answer(hit, &gcra, now)
+                    }
+                    (Entered::Full(until), _) => return self.overflow(&shard, now, until),
+                }
+            }
+            (None, None) => match self.enter(&mut shard, hash, key, now, cost)? {
+                Ok(decision) => decision,
+                Err(until) => return self.overflow(&shard, now, until),
+            },
+        };
+        if waits && !decision.is_allowed() {
+            // It stands in the table or the shard, so there is room for it.
+            if let Ok(shared) = self.make_busy(&mut shard, hash, key, now, true) {
+                return Ok(Turn::Busy(self.hold(hash, shared)));
+            }
+        }
+        Ok(Turn::Done(decision))
+    }
+
+    /// A new key of a map, or the instant before which there is no room for it.
+    fn enter(
+        &self,
+        shard: &mut Shard<I>,
+        hash: u64,
+        key: &impl Find<I>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> Result<Result<Decision, Timestamp>, Error> {
+        let mut state = shard.rules.fresh.clone();
+        let decision = shard.rules.gate.allow(&mut state, now, cost)?;
+        // Nothing to be remembered.
+        if !decision.is_allowed() || cost.is_zero() {
+            return Ok(Ok(decision));
+        }
+        if let Err(until) = self.make_room(shard, now) {
+            return Ok(Err(until));
+        }
+        shard.push(hash, key.own(), What::Idle(state));
+        Ok(Ok(decision))
+    }
+
+    /// Makes room for one more key of a map, and forgets in passing what is as good
+    /// as new; else tells when there may be room.
+    fn make_room(&self, shard: &mut Shard<I>, now: Timestamp) -> Result<(), Timestamp> {
+        let most = self.setup.max_keys;
+        let counted =
+            self.stored.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < most).then_some(n + 1)).is_ok();
+        let mut nearest: Option<(Duration, usize)> = None;
+        let mut forgotten = 0;
+        for _ in 0..if counted { LOOK_IN_PASSING } else { LOOK_FOR_ROOM } {
+            let Some(at) = shard.turn() else { break };
+            match shard.until_fresh(at, now) {
+                Some(Duration::ZERO) => {
+                    shard.remove(at);
+                    forgotten += 1;
+                    // Others have moved to other places.
+                    nearest = None;
+                    if !counted {
+                        break;
+                    }
+                }
+                Some(wait) if nearest.is_none_or(|(least, _)| wait < least) => nearest = Some((wait, at)),
+                Some(_) => {}
+                None => self.rest(shard, at, now),
+            }
+        }
+        if counted {
+            self.stored.fetch_sub(forgotten, Ordering::Relaxed);
+            return Ok(());
+        }
+        match nearest {
+            _ if forgotten > 0 => Ok(()),
+            Some((_, at)) if self.setup.overflow == Overflow::Evict => {
+                shard.remove(at);
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            nearest => Err(now.saturating_add(nearest.map_or(Duration::from_nanos(1), |(wait, _)| wait))),
+        }
+    }
+
+    /// What a newcomer gets when there is no room for it before an instant.
+    fn overflow(self: &Arc<Self>, shard: &Shard<I>, now: Timestamp, until: Timestamp) -> Result<Turn<I>, Error> {
+        self.overflows.fetch_add(1, Ordering::Relaxed);
+        match self.setup.overflow {
+            Overflow::Deny => {
+                let gate = &shard.rules.gate;
+                let status = gate.status(&gate.with_balance(now, Cost::ZERO)?, now)?;
+                let wait = until.saturating_since(now).max(Duration::from_nanos(1));
+                Ok(Turn::Done(Decision::Deny(status, Retry::After { wait, limit: 0 })))
+            }
+            Overflow::Share | Overflow::Evict => Ok(Turn::Busy(Held::common(self.clone(), self.common.clone()))),
+        }
+    }
+
+    /// Gives a key a limiter of its own, with what it has used; `Err` where there is no
+    /// room for it.
+    pub(super) fn make_busy(
+        &self,
+        shard: &mut Shard<I>,
+        hash: u64,
+        key: &impl Find<I>,
+        now: Timestamp,
+        force: bool,
+    ) -> Result<Arc<Shared>, Timestamp> {
+        if let Some(at) = shard.find_key(hash, key) {
+            if let Some(busy) = shard.entry(at).busy() {
+                return Ok(busy.shared.clone());
+            }
+            let state = shard.idle(at).map(|(_, state)| state.clone());
+            let shared = self.limiter(&shard.rules, state.unwrap_or_else(|| shard.rules.fresh.clone()));
+            shard.entry(at).what = What::Busy(Busy::new(shared.clone()));
+            return Ok(shared);
+        }
+        let mut state = shard.rules.fresh.clone();
+        if let Some(flat) = &self.flat {
+            match flat.take(hash, now) {
+                Ok(word) => state.set_word(word),
+                Err(_) if force => {}
+                Err(until) => return Err(until),
+            }
+            for _ in 0..LOOK_IN_PASSING {
+                if let Some(at) = shard.turn() {
+                    self.rest(shard, at, now);
+                }
+            }
+        } else if let Err(until) = self.make_room(shard, now) {
+            if !force {
+                return Err(until);
+            }
+            self.stored.fetch_add(1, Ordering::Relaxed);
+        }
+        let shared = self.limiter(&shard.rules, state);
+        shard.push(hash, key.own(), What::Busy(Busy::new(shared.clone())));
+        Ok(shared)
+    }
+
+    fn limiter(&self, rules: &Rules, state: State) -> Arc<Shared> {
+        let Setup { clock, calendar, max_queue, .. } = &self.setup;
+        Shared::new(rules.gate.clone(), state, clock.clone(), *max_queue, calendar.clone())
+    }
+
+    /// A busy key that nobody uses any more gives up its limiter.
+    pub(super) fn rest(&self, shard: &mut Shard<I>, at: usize, now: Timestamp) {
+        let rules = shard.rules.clone();
+        let Some(busy) = shard.entry(at).busy() else { return };
+        // Whoever uses it holds it; new ones come under the lock of the shard.
+        if busy.own.is_some() || Arc::strong_count(&busy.shared) > 1 {
+            return;
+        }
+        let Some(state) = busy.shared.plain_state(&rules.gate) else { return };
+        match &self.flat {
+            Some(flat) => {
+                if flat.put(shard.entry(at).hash(), state.word().unwrap_or(FRESH), now) {
+                    shard.remove(at);
+                }
+            }
+            None => shard.make_idle(at, state),
+        }
+    }
+
+    pub(super) fn hold(self: &Arc<Self>, hash: u64, shared: Arc<Shared>) -> Held<I> {
+        Held::new(self.clone(), hash, shared)
+    }
+
+    /// The limiter of a key, which is busy from now on as long as it is held.
+    pub(super) fn busy(self: &Arc<Self>, hash: u64, key: &impl Find<I>, force: bool) -> Result<Held<I>, Error> {
+        let now = self.now(When::Now);
+        let mut shard = self.shard(hash);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::closed());
+        }
+        match self.make_busy(&mut shard, hash, key, now, force) {
+            Ok(shared) => Ok(self.hold(hash, shared)),
+            Err(until) => match self.overflow(&shard, now, until)? {
+                Turn::Busy(held) => Ok(held),
+                Turn::Done(decision) => {
+                    let retry = decision.retry().unwrap_or(Retry::Never { limit: 0 });
+                    Err(Error::rate_limited(retry, None))
+                }
+            },
+        }
+    }
+
+    pub(super) fn peek(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &impl Find<I>,
+        when: When,
+        cost: Cost,
+    ) -> Result<Decision, Error> {
+        let now = self.now(when);
+        let mut shard = self.shard(hash);
+        if let Some(at) = shard.find_key(hash, key) {
+            if let Some(busy) = shard.entry(at).busy() {
+                let held = self.hold(hash, busy.shared.clone());
+                drop(shard);
+                return held.peek(when, cost);
+            }
+            if let Some((rules, state)) = shard.idle(at) {
+                return Ok(rules.gate.peek(state, now, cost)?);
+            }
+        }
+        let mut state = shard.rules.fresh.clone();
+        if let Some(flat) = &self.flat {
+            state.set_word(flat.word(hash));
+        }
+        let decision = shard.rules.gate.peek(&state, now, cost)?;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::closed());
+        }
+        Ok(decision)
+    }
+
+    /// Forgets what a key has used.
+    pub(super) fn reset(self: &Arc<Self>, hash: u64, key: &impl Find<I>) -> Result<(), Error> {
+        let mut shard = self.shard(hash);
+        match shard.find_key(hash, key) {
+            Some(at) => {
+                if let Some(busy) = shard.entry(at).busy() {
+                    let held = self.hold(hash, busy.shared.clone());
+                    drop(shard);
+                    return held.shared().reset();
+                }
+                shard.remove(at);
+                self.stored.fetch_sub(1, Ordering::Relaxed);
+            }
+            None => {
+                if let Some(flat) = &self.flat {
+                    flat.forget(hash);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a key limits of its own, or takes them from it.
+    pub(super) fn set_policy(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &impl Find<I>,
+        policy: Option<Policy>,
+        carry: Carry,
+    ) -> Result<(), Error> {
+        // Nothing is changed by a policy that names an unknown zone.
+        if let Some(policy) = &policy {
+            Gate::with_calendar(policy.clone(), &*self.setup.calendar)?;
+        }
+        let held = match &policy {
+            Some(_) => self.busy(hash, key, true)?,
+            None => {
+                let mut shard = self.shard(hash);
+                let found = shard.find_key(hash, key);
+                let own = found.and_then(|at| shard.entry(at).busy()).filter(|busy| busy.own.is_some());
+                match own {
+                    Some(busy) => self.hold(hash, busy.shared.clone()),
+                    None => return Ok(()),
+                }
+            }
+        };
+        let mut shard = self.shard(hash);
+        if let Some(at) = shard.find_busy(hash, held.shared())
+            && let Some(busy) = shard.entry(at).busy()
+        {
+            busy.own = policy;
+            busy.wanted += 1;
+        }
+        drop(shard);
+        self.carry_out(&held, carry)
+    }
+
+    /// Changes the limits of a busy key to what is wanted, without the lock of the
+    /// shard: it may wake others.
+    fn carry_out(&self, held: &Held<I>, carry: Carry) -> Result<(), Error> {
+        let mut carry = carry;
+        let mut done = None;
+        loop {
+            let mut shard = self.shard(held.hash());
+            let Some(at) = shard.find_busy(held.hash(), held.shared()) else { return Ok(()) };
+            let rules = shard.rules.clone();
+            let Some(busy) = shard.entry(at).busy() else { return Ok(()) };
+            if done == Some(busy.wanted) {
+                return Ok(());
+            }
+            done = Some(busy.wanted);
+            let policy = wanted_policy(busy, &rules);
+            drop(shard);
+            held.shared().change(policy, carry)?;
+            // What others wanted meanwhile is carried over as usual.
+            carry = Carry::Keep;
+        }
+    }
+
+    /// Changes the limits of all keys that have none of their own.
+    pub(super) fn change(self: &Arc<Self>, policy: Policy, carry: Carry) -> Result<(), Error> {
+        let gate = Gate::with_calendar(policy.clone(), &*self.setup.calendar)?;
+        let gcra = match &self.flat {
+            Some(_) => Some(*one_word(&gate)?),
+            None => None,
+        };
+        let mut busy = Vec::new();
+        {
+            // All at once: a key is under the rules of its shard, and the table under
+            // those of all.
+            let mut shards: Vec<_> = self.shards.iter().map(lock).collect();
+            let now = self.setup.clock.now().max(Timestamp::from_nanos(self.seen.load(Ordering::Acquire)));
+            let mut rules = shards[0].rules.changed(gate, now, carry);
+            if let (Some(flat), Some(gcra)) = (&self.flat, gcra) {
+                flat.limits.change(gcra, now, carry);
+                rules = rules.without_past();
+            }
+            let rules = Arc::new(rules);
+            for shard in &mut shards {
+                shard.rules = rules.clone();
+                for (hash, entry) in shard.busy_entries().filter(|(_, busy)| busy.own.is_none()) {
+                    entry.wanted += 1;
+                    busy.push(self.hold(hash, entry.shared.clone()));
+                }
+            }
+            if rules.is_long() {
+                shards.iter_mut().for_each(|shard| shard.bring_all());
+                let rules = Arc::new(rules.without_past());
+                shards.iter_mut().for_each(|shard| shard.rules = rules.clone());
+            }
+        }
+        if let Some(flat) = &self.flat {
+            flat.sweep_if_due();
+        }
+        for held in busy {
+            self.carry_out(&held, carry)?;
+        }
+        self.common.change(policy, carry)
+    }
+
+    pub(super) fn close(self: &Arc<Self>) {
+        self.closed.store(true, Ordering::Release);
+        let mut busy = Vec::new();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            busy.extend(shard.busy_entries().map(|(hash, entry)| self.hold(hash, entry.shared.clone())));
+        }
+        busy.iter().for_each(|held| held.shared().close());
+        self.common.close();
+    }
+
+    pub(super) fn stats(&self) -> KeyedStats {
+        let now = self.setup.clock.now().max(Timestamp::from_nanos(self.seen.load(Ordering::Acquire)));
+        let (allowed, denied) = self.counters.sums();
+        let (mut live, mut busy) = (0, 0);
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            busy += shard.busy_entries().count();
+            live += shard.live(now, 128);
+        }
+        live += self.flat.as_ref().map_or(0, |flat| flat.live(now, SAMPLE));
+        KeyedStats {
+            allowed,
+            denied,
+            overflows: self.overflows.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            live_keys: live,
+            busy_keys: busy,
+            capacity: self.flat.as_ref().map_or(self.setup.max_keys, Flat::capacity),
+        }
+    }
+}
+
+#[inline(always)]
+fn answer(hit: Hit, gcra: &Gcra, now: Timestamp) -> Decision {
+    match hit {
+        Hit::Admitted { word, tick } => Decision::Allow(gcra.status_at(word, now, tick)),
+        Hit::Refused { word, tick, ready } => {
+            let retry = Retry::After { wait: gcra.ticks().until(ready, now), limit: 0 };
+            Decision::Deny(gcra.status_at(word, now, tick), retry)
+        }
+    }
+}
+
+impl<I> fmt::Debug for Keys<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = lock(&self.shards[0]).rules.gate.policy().to_string();
+        f.debug_struct("Keyed")
+            .field("policy", &policy)
+            .field("max_keys", &self.setup.max_keys)
+            .field("overflow", &self.setup.overflow)
+            .finish_non_exhaustive()
+    }
+}
