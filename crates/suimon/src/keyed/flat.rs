@@ -332,48 +332,41 @@ impl Flat {
         self.slots.replace(index, slot, Slot { tag, word: self.word_under(slot, version) })
     }
 
-    /// Finds a slot for a newcomer and takes it.
+    /// Finds a slot for a newcomer and takes it: a free one if there is one, so that
+    /// keys which come again find their slot, else one that is as good as new.
     fn place(&self, hash: u64, version: u64, tick: u64, new: Slot, when_full: WhenFull) -> Placed {
         let mut lines = self.lines(hash);
         self.second(hash, &mut lines);
-        let mut room: [Option<(usize, Slot)>; 2] = [None; 2];
-        let mut used = [0; 2];
+        let mut free = [None; 2];
+        let mut taken = [0; 2];
+        let mut spent = None;
         let mut nearest: Option<(u64, usize, Slot)> = None;
         for (nth, line) in lines.0.into_iter().enumerate() {
             let nest = nth / 2;
             for index in line * LINE..(line + 1) * LINE {
                 let slot = self.slots.load(index);
-                let word = if slot.tag == 0 { FRESH } else { self.word_under(slot, version) };
-                if slot.tag == 0 || is_spent(word, tick) {
-                    room[nest].get_or_insert((index, slot));
-                } else {
-                    used[nest] += 1;
-                    if word != BUSY && nearest.is_none_or(|(least, ..)| word < least) {
-                        nearest = Some((word, index, slot));
-                    }
+                if slot.tag == 0 {
+                    free[nest].get_or_insert((index, slot));
+                    continue;
+                }
+                taken[nest] += 1;
+                let word = self.word_under(slot, version);
+                if is_spent(word, tick) {
+                    spent.get_or_insert((index, slot));
+                } else if word != BUSY && nearest.is_none_or(|(least, ..)| word < least) {
+                    nearest = Some((word, index, slot));
                 }
             }
         }
-        let [first, second] = room;
-        let prefers_first = used[0] < FIRST || used[0] <= used[1];
-        let chosen = if prefers_first { first.or(second) } else { second.or(first) };
-        match (chosen, nearest) {
-            (Some((index, old)), _) => {
-                if self.slots.replace(index, old, new) {
-                    Placed::In
-                } else {
-                    Placed::Again
-                }
-            }
-            (None, Some((_, index, old))) if when_full == WhenFull::Evict => {
-                if self.slots.replace(index, old, new) {
-                    Placed::Evicted
-                } else {
-                    Placed::Again
-                }
-            }
-            (None, nearest) => Placed::Full(nearest.map_or(tick, |(word, ..)| word.saturating_add(MARGIN))),
-        }
+        let [first, second] = free;
+        let prefers_first = taken[0] < FIRST || taken[0] <= taken[1];
+        let free = if prefers_first { first.or(second) } else { second.or(first) };
+        let (index, old, placed) = match (free.or(spent), nearest) {
+            (Some((index, old)), _) => (index, old, Placed::In),
+            (None, Some((_, index, old))) if when_full == WhenFull::Evict => (index, old, Placed::Evicted),
+            (None, nearest) => return Placed::Full(nearest.map_or(tick, |(word, ..)| word.saturating_add(MARGIN))),
+        };
+        if self.slots.replace(index, old, new) { placed } else { Placed::Again }
     }
 }
 
