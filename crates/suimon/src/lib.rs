@@ -10,6 +10,8 @@ mod error;
 mod keyed;
 mod limiter;
 mod local;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod request;
 mod spot;
 mod sync;
