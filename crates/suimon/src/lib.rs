@@ -15,6 +15,7 @@ pub mod metrics;
 mod request;
 mod spot;
 mod sync;
+mod top;
 #[cfg(feature = "zones")]
 pub mod zones;
 
@@ -30,6 +31,7 @@ pub use suimon_core::{
 };
 #[cfg(feature = "macros")]
 pub use suimon_macros::consume;
+pub use top::{TopKey, TopKeys};
 
 /// The examples of the project's README.
 #[cfg(all(doctest, feature = "macros"))]

@@ -40,7 +40,10 @@ impl KeyedStats {
 
 /// Tells the recorder what the numbers mean; once, after it has been installed.
 pub fn describe() {
-    describe_counter!("suimon_decisions_total", "Requests that were allowed, or denied by a limit or for want of room.");
+    describe_counter!(
+        "suimon_decisions_total",
+        "Requests that were allowed, or denied by a limit or for want of room."
+    );
     describe_counter!("suimon_overflows_total", "Requests of keys for which there was no room.");
     describe_counter!("suimon_evictions_total", "Keys that were forgotten before all had come back to them.");
     describe_gauge!("suimon_live_keys", "Keys that have used something which has not come back.");
