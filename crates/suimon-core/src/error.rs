@@ -21,6 +21,7 @@ enum Kind {
     OutOfRange(OutOfRange),
     TooFarAhead,
     Stale { state: u32, gate: u32 },
+    Corrupt,
     Mismatch,
     UnknownZone(Box<str>),
     Policy(&'static str),
@@ -55,6 +56,10 @@ impl Error {
 
     pub(crate) const fn mismatch() -> Error {
         Error(Kind::Mismatch)
+    }
+
+    pub(crate) const fn corrupt() -> Error {
+        Error(Kind::Corrupt)
     }
 
     pub(crate) const fn policy(what: &'static str) -> Error {
@@ -110,6 +115,12 @@ impl Error {
     #[must_use]
     pub fn is_out_of_range(&self) -> bool {
         matches!(self.kind(), Kind::OutOfRange(_))
+    }
+
+    /// Bytes that are to be a state or a reservation are none.
+    #[must_use]
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self.kind(), Kind::Corrupt)
     }
 
     /// A reservation would start so late that its time cannot be written down.
@@ -182,6 +193,7 @@ impl fmt::Display for Error {
             Kind::TooFarAhead => f.write_str("the reservation would start beyond the last instant that the limit can count; reserve less, or give a longest wait"),
             Kind::Stale { state, gate } => write!(f, "the state was settled under version {state} of the limits and the gate has version {gate}; adopt it first"),
             Kind::Mismatch => f.write_str("the state or reservation belongs to other limits; make a fresh one from this gate"),
+            Kind::Corrupt => f.write_str("the bytes are no state or reservation; they were not written by this library, or cut"),
             Kind::UnknownZone(name) => write!(f, "unknown time zone `{name}`; use a name of the IANA database such as `Europe/Paris`, and a calendar that knows it"),
             Kind::Policy(what) => f.write_str(what),
             Kind::Syntax(syntax) => {

@@ -33,6 +33,16 @@ impl Count {
         Count { used, ..Count::default().at(rule, now) }
     }
 
+    /// The latest window and what has been used of it.
+    pub(crate) fn parts(&self) -> (Timestamp, Timestamp, Cost) {
+        (self.start, self.end, self.used)
+    }
+
+    /// The inverse.
+    pub(crate) fn from_parts(start: Timestamp, end: Timestamp, used: Cost) -> Count {
+        Count { start, end, used }
+    }
+
     /// The count as it is at `now`: a new window begins with nothing used.
     fn at(&self, rule: &FixedRule, now: Timestamp) -> Count {
         if now < self.end {

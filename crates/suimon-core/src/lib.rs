@@ -30,6 +30,7 @@
 
 extern crate alloc;
 
+mod bytes;
 mod calendar;
 mod carry;
 mod cost;

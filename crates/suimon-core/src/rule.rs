@@ -42,6 +42,16 @@ pub(crate) struct Mark {
     refunded: u64,
 }
 
+impl Mark {
+    pub(crate) fn new(word: u64, refunded: u64) -> Mark {
+        Mark { word, refunded }
+    }
+
+    pub(crate) fn parts(self) -> (u64, u64) {
+        (self.word, self.refunded)
+    }
+}
+
 impl Rule {
     pub(crate) fn new(limit: &Limit, calendar: &dyn Calendar) -> Result<Rule, Error> {
         Ok(match limit {

@@ -32,6 +32,16 @@ impl Log {
         Log { entries: VecDeque::from([Entry { at, cost: used }]) }
     }
 
+    /// What counts or did, oldest first.
+    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = (Timestamp, Cost)> {
+        self.entries.iter().map(|entry| (entry.at, entry.cost))
+    }
+
+    /// The inverse; the instants rise.
+    pub(crate) fn from_entries(entries: impl IntoIterator<Item = (Timestamp, Cost)>) -> Log {
+        Log { entries: entries.into_iter().map(|(at, cost)| Entry { at, cost }).collect() }
+    }
+
     /// The first instant, not before `now`, at which `cost` would pass.
     pub(crate) fn ready(&self, limit: &Window, now: Timestamp, cost: Cost) -> Timestamp {
         let from = self.not_before(now);
