@@ -201,6 +201,30 @@ impl Status {
         int::div(self.left, self.per_token)
     }
 
+    /// A status of numbers that somebody else has worked out: a store, a server.
+    ///
+    /// `remaining` is at most `limit`; where it is less than `burst_left` it is the
+    /// limit that says so.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use suimon_core::Status;
+    ///
+    /// let status = Status::of(10, 3, 3, Duration::from_secs(7));
+    /// assert_eq!((status.limit(), status.remaining(), status.burst_left()), (10, 3, 3));
+    /// assert_eq!(status.reset_after(), Duration::from_secs(7));
+    /// ```
+    #[must_use]
+    pub fn of(limit: u64, remaining: u64, burst_left: u64, reset_after: Duration) -> Status {
+        let plain = Status::plain(limit, burst_left, int::nanos(reset_after));
+        match burst_left.checked_sub(1) {
+            // A pace: any cost passes, and is paid afterwards.
+            Some(left) if remaining == limit && burst_left != remaining => Status { left, paid: Paid::Later, ..plain },
+            _ if limit == 0 => Status { left: 0, ..plain },
+            _ => plain,
+        }
+    }
+
     /// How `unlimited` stands at every instant.
     pub const UNLIMITED: Status = Status::plain(u64::MAX, u64::MAX, 0);
     pub(crate) const BLOCK: Status = Status::plain(0, 0, 0);

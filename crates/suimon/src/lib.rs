@@ -14,6 +14,7 @@ mod local;
 pub mod metrics;
 mod request;
 mod spot;
+pub mod store;
 mod sync;
 mod top;
 #[cfg(feature = "zones")]

@@ -1,0 +1,223 @@
+//! The port to stores that several processes and machines share.
+//!
+//! A [`Store`] decides about a [`Call`] in one atomic step, where the data is and by
+//! its own clock. Everything around it (waiting, deadlines, outages, request ids on
+//! the caller's side) is in `Remote`, which works over any store.
+//!
+//! Stores that lock a few records, read them and write them back, as SQL databases
+//! do, leave the deciding to [`decide`] and [`settle`]: then every answer is that of the
+//! same core as everywhere else. A store that decides by a script of its own has to
+//! pass the same suite of tests.
+
+mod deciding;
+mod wire;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use suimon_core::{Calendar, Carry, Cost, Decision, Gate, Policy, Retry, Settlement, Status, Timestamp};
+
+pub use deciding::{Decided, Record, decide, settle};
+
+use crate::Error;
+
+/// What a store does is done by a future that can be sent to another thread.
+pub type Acting<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A place in which limits are kept that several processes share.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Decides about a call: all of its parts pass and are charged, or none is.
+    ///
+    /// One atomic step, at the store's own time unless the call brings one. A call
+    /// with an id that has been answered within the id's lifetime gets the recorded
+    /// answer and charges nothing.
+    ///
+    /// # Errors
+    /// [`Error::is_cost_too_large`] and the like for arguments,
+    /// [`Error::is_unavailable`] when the store could not be asked, or gave no answer:
+    /// whether the call was charged then is unknown, unless it has an id and is retried.
+    fn decide<'a>(&'a self, call: &'a Call) -> Acting<'a, Reply>;
+
+    /// Settles a booking, once: charges what went beyond the estimate, or gives back
+    /// what was not needed, as far as that mints nothing.
+    ///
+    /// # Errors
+    /// As for [`decide`](Store::decide).
+    fn settle<'a>(&'a self, settling: &'a Settling) -> Acting<'a, Settlement>;
+}
+
+/// The rules of time zones that a store decides by: the system's where they are
+/// known, otherwise UTC alone.
+#[must_use]
+pub fn default_calendar() -> Arc<dyn Calendar + Send + Sync> {
+    crate::local::default_calendar()
+}
+
+/// A request to a store.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What has to pass together: one or more.
+    pub parts: Vec<Part>,
+    /// What to do.
+    pub verb: Verb,
+    /// So that a retry is answered alike and charged once.
+    pub id: Option<RequestId>,
+    /// A time in place of the store's, for tests.
+    pub at: Option<Timestamp>,
+}
+
+/// A key, its limits and a cost.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The key, as the store is to know it.
+    pub key: Arc<str>,
+    /// Its limits.
+    pub limits: Arc<Limits>,
+    /// What it costs.
+    pub cost: Cost,
+}
+
+/// What to do with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// May it pass now? Charged if so.
+    Allow,
+    /// Would it pass? Nothing is charged.
+    Peek,
+    /// Charge it for a start as soon as all limits let it, unless that is later than
+    /// the longest wait.
+    Reserve {
+        /// The longest wait, if there is one.
+        max_wait: Option<Duration>,
+    },
+}
+
+/// Limits in a version.
+///
+/// While a change is rolled out, processes with the old and the new limits use the
+/// same keys. The highest version that a key has met governs it, also for those who
+/// come with an older one; so the balance is carried over once, and nothing is minted by
+/// going back and forth.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    gate: Gate,
+    version: u64,
+    carry: Carry,
+}
+
+impl Limits {
+    /// Limits in a version, and how a balance is carried over to them from an older one.
+    ///
+    /// # Errors
+    /// When the policy names a time zone that the calendar does not know.
+    pub fn new(policy: Policy, calendar: &dyn Calendar, version: u64, carry: Carry) -> Result<Limits, Error> {
+        Ok(Limits { gate: Gate::with_calendar(policy, calendar)?, version, carry })
+    }
+
+    /// The limits, ready to decide.
+    #[must_use]
+    pub const fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Their version.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// How a balance is carried over to them.
+    #[must_use]
+    pub const fn carry(&self) -> Carry {
+        self.carry
+    }
+}
+
+/// The id of a request: who retries it gets the answer of the first time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestId {
+    id: Arc<str>,
+    lifetime: Duration,
+}
+
+impl RequestId {
+    /// An id of at most 200 bytes, and how long its answer is kept: a millisecond at
+    /// least, a week at most.
+    #[must_use]
+    pub fn new(id: impl Into<Arc<str>>, lifetime: Duration) -> RequestId {
+        let lifetime = lifetime.clamp(Duration::from_millis(1), Duration::from_secs(7 * 86_400));
+        RequestId { id: id.into(), lifetime }
+    }
+
+    /// The id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.id
+    }
+
+    /// How long its answer is kept.
+    #[must_use]
+    pub const fn lifetime(&self) -> Duration {
+        self.lifetime
+    }
+}
+
+/// The answer of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// What was decided.
+    pub outcome: Outcome,
+    /// The store's time of the decision.
+    pub now: Timestamp,
+    /// Is it the recorded answer to an earlier call of the same id?
+    pub replayed: bool,
+}
+
+/// What a store decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It passes, and has been charged, unless it was only a peek.
+    Allowed(Status),
+    /// It does not pass; nothing was charged. The index of the limit counts those of all
+    /// parts in their order.
+    Denied(Status, Retry),
+    /// It has been charged, for a start that may lie ahead.
+    Booked(Status, Ticket),
+}
+
+impl Outcome {
+    /// The decision; a booking passes.
+    #[must_use]
+    pub const fn decision(&self) -> Decision {
+        match self {
+            Outcome::Allowed(status) | Outcome::Booked(status, _) => Decision::Allow(*status),
+            Outcome::Denied(status, retry) => Decision::Deny(*status, *retry),
+        }
+    }
+}
+
+/// A booking, by which it can be settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// How long to wait from the store's time of the decision.
+    pub wait: Duration,
+    /// What the store wants to see again, for each part: its key, and bytes of the
+    /// store's own.
+    pub parts: Vec<(Arc<str>, Vec<u8>)>,
+}
+
+/// A booking to be settled.
+#[derive(Clone, Debug)]
+pub struct Settling {
+    /// The booking.
+    pub ticket: Ticket,
+    /// The limits of each part, as they were called with.
+    pub limits: Vec<Arc<Limits>>,
+    /// What it really cost, in each part.
+    pub actual: Vec<Cost>,
+    /// A time in place of the store's, for tests.
+    pub at: Option<Timestamp>,
+}

@@ -1,0 +1,235 @@
+//! Deciding about records that a store has locked.
+
+use suimon_core::{Booking, Calendar, Gate, Policy, Reservation, Retry, Settlement, State, Status, Timestamp};
+
+use super::{Call, Limits, Outcome, Part, Reply, Settling, Ticket, Verb};
+use crate::Error;
+
+/// What a store keeps of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The version of the limits that govern the key.
+    pub version: u64,
+    /// Those limits as text, for those who come with older ones.
+    pub policy: String,
+    /// The state, as bytes.
+    pub state: Vec<u8>,
+    /// The latest time at which it was decided about: a store's clock may step back.
+    pub seen: Timestamp,
+    /// From this instant on the record is as good as none, and may be removed.
+    pub fresh_at: Timestamp,
+}
+
+/// What came of a call, and what is to be written.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// The answer.
+    pub reply: Reply,
+    /// The new record of each part, in their order; `None` where it stays as it is.
+    pub records: Vec<Option<Record>>,
+}
+
+/// A part with its state under the limits that govern it.
+struct Governed {
+    /// The gate of a newer version than that of the part.
+    newer: Option<Gate>,
+    state: State,
+    version: u64,
+    seen: Timestamp,
+}
+
+impl Governed {
+    fn gate<'a>(&'a self, limits: &'a Limits) -> &'a Gate {
+        self.newer.as_ref().unwrap_or(&limits.gate)
+    }
+
+    /// What is to be written when the state has changed.
+    fn record(&self, limits: &Limits, now: Timestamp) -> Result<Record, Error> {
+        let gate = self.gate(limits);
+        let fresh_after = gate.statuses(&self.state, now)?.iter().map(Status::reset_after).max().unwrap_or_default();
+        Ok(Record {
+            version: self.version,
+            policy: gate.policy().to_string(),
+            state: self.state.to_bytes(),
+            seen: now,
+            fresh_at: now.saturating_add(fresh_after),
+        })
+    }
+}
+
+/// Finds the limits that govern a key, and its state under them.
+fn govern(
+    limits: &Limits,
+    record: Option<&Record>,
+    now: Timestamp,
+    calendar: &dyn Calendar,
+) -> Result<Governed, Error> {
+    let Some(record) = record else {
+        let (state, version) = (limits.gate.fresh(), limits.version);
+        return Ok(Governed { newer: None, state, version, seen: Timestamp::ZERO });
+    };
+    let stored = State::from_bytes(&record.state).map_err(Error::unavailable)?;
+    let seen = record.seen;
+    let same = record.policy == limits.gate.policy().to_string();
+    if same {
+        return Ok(Governed { newer: None, state: stored, version: record.version.max(limits.version), seen });
+    }
+    let policy: Policy = record.policy.parse().map_err(Error::unavailable)?;
+    let gate = Gate::with_calendar(policy, calendar).map_err(Error::unavailable)?;
+    if record.version > limits.version {
+        return Ok(Governed { newer: Some(gate), state: stored, version: record.version, seen });
+    }
+    let mut state = stored;
+    limits.gate.adopt(&mut state, &gate, now.max(seen), limits.carry).map_err(Error::unavailable)?;
+    Ok(Governed { newer: None, state, version: limits.version, seen })
+}
+
+/// Decides about a call, given the records of its parts and the store's time.
+///
+/// # Errors
+/// Those of the arguments; [`Error::is_unavailable`] for a record that cannot be read.
+pub fn decide(
+    call: &Call,
+    records: &[Option<Record>],
+    now: Timestamp,
+    calendar: &dyn Calendar,
+) -> Result<Decided, Error> {
+    let governed = call.parts.iter().zip(records);
+    let mut governed = governed
+        .map(|(part, record)| govern(&part.limits, record.as_ref(), now, calendar))
+        .collect::<Result<Vec<_>, _>>()?;
+    let now = governed.iter().map(|part| part.seen).fold(now, Timestamp::max);
+    // The arguments of all parts, before anything is decided.
+    let (start, blocked) = earliest(&call.parts, &governed, now)?;
+    let reply = |outcome| Reply { outcome, now, replayed: false };
+    let unchanged = || vec![None; call.parts.len()];
+    let max_wait = match call.verb {
+        Verb::Allow | Verb::Peek => Some(std::time::Duration::ZERO),
+        Verb::Reserve { max_wait } => max_wait,
+    };
+    let wait = start.map(|start| start.saturating_since(now));
+    let Some(wait) = wait.filter(|wait| max_wait.is_none_or(|most| *wait <= most)) else {
+        let (status, limit) = blocked;
+        let retry = match wait {
+            Some(wait) => Retry::After { wait: wait.saturating_sub(max_wait.unwrap_or_default()), limit },
+            None => Retry::Never { limit },
+        };
+        return Ok(Decided { reply: reply(Outcome::Denied(status, retry)), records: unchanged() });
+    };
+    if call.verb == Verb::Peek {
+        let status = tightest(&call.parts, &governed, now)?;
+        return Ok(Decided { reply: reply(Outcome::Allowed(status)), records: unchanged() });
+    }
+    let start = now.saturating_add(wait);
+    let mut places = Vec::new();
+    for (part, governed) in call.parts.iter().zip(&mut governed) {
+        let gate = governed.newer.as_ref().unwrap_or(&part.limits.gate);
+        // Whoever is the reason for the wait is booked from now, to the tick; rounding
+        // its start would add up.
+        let is_last = gate.ready(&governed.state, now, part.cost)? == Some(start);
+        match gate.reserve(&mut governed.state, if is_last { now } else { start }, part.cost, None)? {
+            Booking::Booked(_, place) => places.push((part.key.clone(), place.to_bytes())),
+            Booking::Denied(..) => unreachable!("`earliest` has found it ready"),
+        }
+    }
+    let status = tightest(&call.parts, &governed, now)?;
+    let outcome = match call.verb {
+        Verb::Reserve { .. } => Outcome::Booked(status, Ticket { wait, parts: places }),
+        Verb::Allow | Verb::Peek => Outcome::Allowed(status),
+    };
+    let changed = call.parts.iter().zip(&governed);
+    let records = changed.map(|(part, governed)| governed.record(&part.limits, now).map(Some));
+    Ok(Decided { reply: reply(outcome), records: records.collect::<Result<_, _>>()? })
+}
+
+/// The first instant at which all parts pass together, and the limit that holds
+/// longest, with its status.
+fn earliest(
+    parts: &[Part],
+    governed: &[Governed],
+    now: Timestamp,
+) -> Result<(Option<Timestamp>, (Status, usize)), Error> {
+    let mut latest = now;
+    let mut blocked = (Status::UNLIMITED, 0);
+    loop {
+        let mut first = 0;
+        let mut next = latest;
+        for (part, governed) in parts.iter().zip(governed) {
+            let gate = governed.gate(&part.limits);
+            let decision = gate.peek(&governed.state, latest, part.cost)?;
+            if let Some(retry) = decision.retry() {
+                let status = gate.peek(&governed.state, now, part.cost)?;
+                let at = first + retry.limit();
+                match retry.after() {
+                    None => return Ok((None, (*status.status(), at))),
+                    Some(wait) if latest.saturating_add(wait) > next => {
+                        next = latest.saturating_add(wait);
+                        blocked = (*status.status(), at);
+                    }
+                    Some(_) => {}
+                }
+            }
+            first += gate.policy().limits().len();
+        }
+        if next == latest {
+            return Ok((Some(latest), blocked));
+        }
+        latest = next;
+    }
+}
+
+/// The status of the part that lets the fewest calls pass.
+fn tightest(parts: &[Part], governed: &[Governed], now: Timestamp) -> Result<Status, Error> {
+    let mut tightest: Option<Status> = None;
+    for (part, governed) in parts.iter().zip(governed) {
+        let status = governed.gate(&part.limits).status(&governed.state, now)?;
+        if tightest.is_none_or(|least| status.burst_left() < least.burst_left()) {
+            tightest = Some(status);
+        }
+    }
+    Ok(tightest.unwrap_or(Status::UNLIMITED))
+}
+
+/// Settles a booking, given the records of its parts and the store's time. What
+/// is to be written, and what came of it in the first part.
+///
+/// A record that is gone has been as good as new: nothing is given back to it.
+///
+/// # Errors
+/// [`Error::is_unavailable`] for a record or ticket that cannot be read.
+pub fn settle(
+    settling: &Settling,
+    records: &[Option<Record>],
+    now: Timestamp,
+    calendar: &dyn Calendar,
+) -> Result<(Settlement, Vec<Option<Record>>), Error> {
+    let mut first = None;
+    let mut written = Vec::new();
+    let parts = settling.ticket.parts.iter().zip(&settling.limits).zip(&settling.actual).zip(records);
+    for ((((_, bytes), limits), actual), record) in parts {
+        let place = Reservation::from_bytes(bytes).map_err(Error::unavailable)?;
+        let estimate = place.estimate();
+        let mut governed = govern(limits, record.as_ref(), now, calendar)?;
+        let now = now.max(governed.seen);
+        let same = record.as_ref().is_none_or(|record| record.version == governed.version);
+        let settlement = if *actual < estimate && (record.is_none() || !same || !fits(&governed, limits)) {
+            // After a change, or when all has come back, nothing is given back.
+            Settlement::Refunded(estimate.saturating_sub(*actual))
+        } else {
+            let gate = governed.newer.as_ref().unwrap_or(&limits.gate);
+            gate.settle(&mut governed.state, now, place, *actual)?
+        };
+        first.get_or_insert(settlement);
+        written.push(match settlement {
+            Settlement::Even => None,
+            _ if record.is_none() && *actual < estimate => None,
+            _ => Some(governed.record(limits, now)?),
+        });
+    }
+    Ok((first.unwrap_or(Settlement::Even), written))
+}
+
+/// Was the ticket written under the limits that govern the key now?
+fn fits(governed: &Governed, limits: &Limits) -> bool {
+    governed.newer.is_none() && governed.version == limits.version
+}
