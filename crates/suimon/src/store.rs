@@ -93,6 +93,9 @@ pub enum Verb {
         /// The longest wait, if there is one.
         max_wait: Option<Duration>,
     },
+    /// Charge nothing, and bring the keys to the limits of the call now: a change of
+    /// limits that does not wait for the next call which passes.
+    Adopt,
 }
 
 /// Limits in a version.

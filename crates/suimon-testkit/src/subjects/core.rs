@@ -132,15 +132,15 @@ impl Open {
     }
 }
 
-fn since(origin: Timestamp, now: u64) -> Timestamp {
+pub(super) fn since(origin: Timestamp, now: u64) -> Timestamp {
     Timestamp::ZERO.saturating_add(Timestamp::from_nanos(now).saturating_since(origin))
 }
 
-fn cost(text: &str) -> Result<Cost, Refusal> {
+pub(super) fn cost(text: &str) -> Result<Cost, Refusal> {
     Ok(text.parse()?)
 }
 
-fn carry_of(carry: golden::Carry) -> Carry {
+pub(super) fn carry_of(carry: golden::Carry) -> Carry {
     match carry {
         golden::Carry::Keep => Carry::Keep,
         golden::Carry::Balance => Carry::Balance,
@@ -149,12 +149,12 @@ fn carry_of(carry: golden::Carry) -> Carry {
     }
 }
 
-fn decision(decision: Decision) -> Outcome {
+pub(super) fn decision(decision: Decision) -> Outcome {
     let verdict = if decision.is_allowed() { Verdict::Allowed } else { Verdict::Denied };
     answer(verdict, decision.status(), decision.retry())
 }
 
-fn answer(verdict: Verdict, status: &Status, retry: Option<suimon_core::Retry>) -> Outcome {
+pub(super) fn answer(verdict: Verdict, status: &Status, retry: Option<suimon_core::Retry>) -> Outcome {
     let after = |wait: Option<Duration>| wait.map_or(Retry::Never, Retry::After);
     Outcome {
         verdict,

@@ -103,8 +103,13 @@ pub fn decide(
     let (start, blocked) = earliest(&call.parts, &governed, now)?;
     let reply = |outcome| Reply { outcome, now, replayed: false };
     let unchanged = || vec![None; call.parts.len()];
+    if call.verb == Verb::Adopt {
+        let status = tightest(&call.parts, &governed, now)?;
+        let records = write(call, &governed, now)?;
+        return Ok(Decided { reply: reply(Outcome::Allowed(status)), records });
+    }
     let max_wait = match call.verb {
-        Verb::Allow | Verb::Peek => Some(std::time::Duration::ZERO),
+        Verb::Allow | Verb::Peek | Verb::Adopt => Some(std::time::Duration::ZERO),
         Verb::Reserve { max_wait } => max_wait,
     };
     let wait = start.map(|start| start.saturating_since(now));
@@ -135,11 +140,14 @@ pub fn decide(
     let status = tightest(&call.parts, &governed, now)?;
     let outcome = match call.verb {
         Verb::Reserve { .. } => Outcome::Booked(status, Ticket { wait, parts: places }),
-        Verb::Allow | Verb::Peek => Outcome::Allowed(status),
+        Verb::Allow | Verb::Peek | Verb::Adopt => Outcome::Allowed(status),
     };
-    let changed = call.parts.iter().zip(&governed);
-    let records = changed.map(|(part, governed)| governed.record(&part.limits, now).map(Some));
-    Ok(Decided { reply: reply(outcome), records: records.collect::<Result<_, _>>()? })
+    Ok(Decided { reply: reply(outcome), records: write(call, &governed, now)? })
+}
+
+fn write(call: &Call, governed: &[Governed], now: Timestamp) -> Result<Vec<Option<Record>>, Error> {
+    let parts = call.parts.iter().zip(governed);
+    parts.map(|(part, governed)| governed.record(&part.limits, now).map(Some)).collect()
 }
 
 /// The first instant at which all parts pass together, and the limit that holds
