@@ -136,6 +136,7 @@ impl Open {
 }
 
 /// An error of the arguments, or a store that is broken.
+#[expect(clippy::needless_pass_by_value, reason = "mapped over results")]
 fn refusal(error: suimon::Error) -> Refusal {
     match error.core() {
         Some(core) => core.clone().into(),
