@@ -12,6 +12,8 @@ mod limiter;
 mod local;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(feature = "remote")]
+mod remote;
 mod request;
 mod spot;
 pub mod store;
@@ -24,6 +26,8 @@ pub use error::Error;
 pub use keyed::{KeyLimiter, Keyed, KeyedBuilder, KeyedConsume, KeyedMap, KeyedStats, Overflow};
 pub use limiter::{DynLimiter, Limiter, NoLimit, Recorder, Seen};
 pub use local::{Builder, Consume, LocalLimiter, PolicyArg, Reservation, reserve_all};
+#[cfg(feature = "remote")]
+pub use remote::{Answer, Outage, Remote, RemoteBuilder, RemoteReservation, RemoteStats};
 pub use request::{IntoRequest, Request};
 pub use spot::Spot;
 pub use suimon_core::{

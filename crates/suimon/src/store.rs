@@ -2,7 +2,8 @@
 //!
 //! A [`Store`] decides about a [`Call`] in one atomic step, where the data is and by
 //! its own clock. Everything around it (waiting, deadlines, outages, request ids on
-//! the caller's side) is in `Remote`, which works over any store.
+//! the caller's side) is in `suimon::Remote` (feature `remote`), which
+//! works over any store.
 //!
 //! Stores that lock a few records, read them and write them back, as SQL databases
 //! do, leave the deciding to [`decide`] and [`settle`]: then every answer is that of the
@@ -10,6 +11,7 @@
 //! pass the same suite of tests.
 
 mod deciding;
+mod memory;
 mod wire;
 
 use std::fmt;
@@ -21,6 +23,7 @@ use std::time::Duration;
 use suimon_core::{Calendar, Carry, Cost, Decision, Gate, Policy, Retry, Settlement, Status, Timestamp};
 
 pub use deciding::{Decided, Record, decide, settle};
+pub use memory::MemoryStore;
 
 use crate::Error;
 
