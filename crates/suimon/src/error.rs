@@ -20,6 +20,7 @@ enum Kind {
     Closed,
     Unavailable(Box<dyn StdError + Send + Sync>),
     NotOneWord(String),
+    NoLease,
     Core(CoreError),
 }
 
@@ -75,11 +76,18 @@ impl Error {
         matches!(*self.0, Kind::Unavailable(_))
     }
 
+    /// Tokens cannot be lent under these limits; for implementors of
+    /// [`Store`](crate::store::Store).
+    #[must_use]
+    pub fn no_lease() -> Error {
+        Error(Arc::new(Kind::NoLease))
+    }
+
     /// The limiter cannot do that: a flat table of keys was to be changed to a policy
-    /// that is not one pace or bucket.
+    /// that is not one pace or bucket, or tokens were to be leased of something else than one bucket.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(*self.0, Kind::NotOneWord(_))
+        matches!(*self.0, Kind::NotOneWord(_) | Kind::NoLease)
     }
 
     /// The cost can never pass, no waiting helps.
@@ -136,6 +144,7 @@ impl fmt::Display for Error {
                 f,
                 "a flat table holds one pace or bucket for each key, and `{policy}` is not one: build it with `in_map()`"
             ),
+            Kind::NoLease => f.write_str("tokens can be leased of one bucket only, by a store that can lend"),
             Kind::Core(error) => error.fmt(f),
         }
     }

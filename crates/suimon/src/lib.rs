@@ -27,7 +27,7 @@ pub use keyed::{KeyLimiter, Keyed, KeyedBuilder, KeyedConsume, KeyedMap, KeyedSt
 pub use limiter::{DynLimiter, Limiter, NoLimit, Recorder, Seen};
 pub use local::{Builder, Consume, LocalLimiter, PolicyArg, Reservation, reserve_all};
 #[cfg(feature = "remote")]
-pub use remote::{Answer, Outage, Remote, RemoteBuilder, RemoteReservation, RemoteStats};
+pub use remote::{Answer, Leased, Outage, Remote, RemoteBuilder, RemoteReservation, RemoteStats};
 pub use request::{IntoRequest, Request};
 pub use spot::Spot;
 pub use suimon_core::{

@@ -5,6 +5,7 @@ mod builder;
 mod denied;
 mod granted;
 mod io;
+mod leased;
 mod stats;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use suimon_core::{Carry, Cost, Decision, Policy, Status};
 
 pub use builder::{Outage, RemoteBuilder};
 pub use granted::RemoteReservation;
+pub use leased::Leased;
 pub use stats::RemoteStats;
 
 use crate::keyed::Keyed;
@@ -74,6 +76,10 @@ pub struct Answer {
 }
 
 impl Answer {
+    fn here(decision: Decision) -> Answer {
+        Answer { decision, degraded: false, replayed: false }
+    }
+
     /// The decision.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
@@ -175,6 +181,15 @@ impl Remote {
         }
     }
 
+    /// Takes tokens of this key in chunks of up to `chunk`, to be spent here within
+    /// `lifetime` (10 ms to an hour).
+    ///
+    /// # Errors
+    /// [`Error::is_invalid_cost`] when the number is no cost.
+    pub fn leased(&self, chunk: impl IntoRequest, lifetime: Duration) -> Result<Leased, Error> {
+        Ok(Leased::new(self.clone(), chunk.into_request()?.cost(), lifetime))
+    }
+
     /// [`allow_async`](Remote::allow_async), blocking the thread.
     ///
     /// # Errors
@@ -234,7 +249,7 @@ impl Remote {
         let cached = self.shared.denied.as_ref().filter(|_| verb == Verb::Allow && id.is_none());
         if let Some(decision) = cached.and_then(|denied| denied.find(&self.key, cost, Instant::now())) {
             self.shared.counters.answered_from_cache();
-            return Ok(Answer { decision, degraded: false, replayed: false });
+            return Ok(Answer::here(decision));
         }
         match self.shared.clone().call(self.call(verb, cost, id)).await {
             Ok(reply) => {
@@ -245,23 +260,30 @@ impl Remote {
                 self.shared.counters.decided(&decision, reply.replayed);
                 Ok(Answer { decision, degraded: false, replayed: reply.replayed })
             }
-            Err(error) if error.is_unavailable() => {
-                let decision = match (&self.shared.outage, &self.shared.local) {
-                    (Outage::Allow, _) => Decision::Allow(Status::UNLIMITED),
-                    (Outage::Local(_), Some(local)) if verb == Verb::Peek => local.peek(&*self.key, cost)?,
-                    (Outage::Local(_), Some(local)) => local.allow(&*self.key, cost)?,
-                    _ => return Err(error),
-                };
-                self.shared.counters.degraded();
-                Ok(Answer { decision, degraded: true, replayed: false })
-            }
+            Err(error) if error.is_unavailable() => self.without_store(verb, cost, error),
             Err(error) => Err(error),
         }
     }
 
+    /// Decides by the policy for outages.
+    fn without_store(&self, verb: Verb, cost: Cost, error: Error) -> Result<Answer, Error> {
+        let decision = match (&self.shared.outage, &self.shared.local) {
+            (Outage::Allow, _) => Decision::Allow(Status::UNLIMITED),
+            (Outage::Local(_), Some(local)) if verb == Verb::Peek => local.peek(&*self.key, cost)?,
+            (Outage::Local(_), Some(local)) => local.allow(&*self.key, cost)?,
+            _ => return Err(error),
+        };
+        self.shared.counters.degraded();
+        Ok(Answer { decision, degraded: true, replayed: false })
+    }
+
+    fn limits(&self) -> Arc<Limits> {
+        lock_std(&self.shared.limits).clone()
+    }
+
     fn call(&self, verb: Verb, cost: Cost, id: Option<RequestId>) -> Call {
-        let limits = lock_std(&self.shared.limits).clone();
-        Call { parts: vec![Part { key: self.key.clone(), limits, cost }], verb, id, at: None }
+        let part = Part { key: self.key.clone(), limits: self.limits(), cost };
+        Call { parts: vec![part], verb, id, at: None }
     }
 
     /// Books a place; `None` in an outage for which there is a policy.

@@ -11,6 +11,7 @@
 //! pass the same suite of tests.
 
 mod deciding;
+mod leases;
 mod memory;
 mod wire;
 
@@ -95,6 +96,20 @@ pub enum Verb {
     Reserve {
         /// The longest wait, if there is one.
         max_wait: Option<Duration>,
+    },
+    /// Charge a chunk of tokens, to be spent by the caller in any parts until the lease
+    /// ends; what is not spent by then is void, and what is given back before
+    /// (by [`Store::settle`]) counts again. While it is out it counts as saved, so that all
+    /// who spend stay within the limit over every interval.
+    ///
+    /// The cost of the part is the most that is wanted. Granted is a quarter of
+    /// what there is, so that others get some too, but never less than `least`; see
+    /// [`Ticket::leased`]. For one part with one bucket.
+    Lease {
+        /// How long it lasts from the store's time of the decision.
+        lifetime: Duration,
+        /// Less is of no use.
+        least: Cost,
     },
     /// Charge nothing, and bring the keys to the limits of the call now: a change of
     /// limits that does not wait for the next call which passes.
@@ -213,6 +228,14 @@ pub struct Ticket {
     /// What the store wants to see again, for each part: its key, and bytes of the
     /// store's own.
     pub parts: Vec<(Arc<str>, Vec<u8>)>,
+}
+
+impl Ticket {
+    /// The tokens of a lease; `None` for a booking.
+    #[must_use]
+    pub fn leased(&self) -> Option<Cost> {
+        leases::Place::from_bytes(&self.parts.first()?.1).map(|place| place.granted)
+    }
 }
 
 /// A booking to be settled.

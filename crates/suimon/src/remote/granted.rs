@@ -48,7 +48,7 @@ impl Granted {
 const FARTHEST: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 impl Shared {
-    async fn settle(&self, settling: Settling) -> Result<Settlement, Error> {
+    pub(super) async fn settle(&self, settling: Settling) -> Result<Settlement, Error> {
         let store = self.store.clone();
         if let Some(denied) = &self.denied {
             settling.ticket.parts.iter().for_each(|(key, _)| denied.forget(key));

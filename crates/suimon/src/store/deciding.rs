@@ -1,7 +1,12 @@
 //! Deciding about records that a store has locked.
 
-use suimon_core::{Booking, Calendar, Gate, Policy, Reservation, Retry, Settlement, State, Status, Timestamp};
+use std::time::Duration;
 
+use suimon_core::{
+    Booking, Calendar, Cost, Decision, Gate, Limit, Policy, Reservation, Retry, Settlement, State, Status, Timestamp,
+};
+
+use super::leases::{Leases, Place};
 use super::{Call, Limits, Outcome, Part, Reply, Settling, Ticket, Verb};
 use crate::Error;
 
@@ -12,7 +17,7 @@ pub struct Record {
     pub version: u64,
     /// Those limits as text, for those who come with older ones.
     pub policy: String,
-    /// The state, as bytes.
+    /// The state and the leases that are out, as bytes.
     pub state: Vec<u8>,
     /// The latest time at which it was decided about: a store's clock may step back.
     pub seen: Timestamp,
@@ -34,6 +39,7 @@ struct Governed {
     /// The gate of a newer version than that of the part.
     newer: Option<Gate>,
     state: State,
+    leases: Leases,
     version: u64,
     seen: Timestamp,
 }
@@ -47,17 +53,19 @@ impl Governed {
     fn record(&self, limits: &Limits, now: Timestamp) -> Result<Record, Error> {
         let gate = self.gate(limits);
         let fresh_after = gate.statuses(&self.state, now)?.iter().map(Status::reset_after).max().unwrap_or_default();
+        let fresh_at = now.saturating_add(fresh_after).max(self.leases.end());
         Ok(Record {
             version: self.version,
             policy: gate.policy().to_string(),
-            state: self.state.to_bytes(),
+            state: self.leases.with_state(&self.state),
             seen: now,
-            fresh_at: now.saturating_add(fresh_after),
+            fresh_at,
         })
     }
 }
 
-/// Finds the limits that govern a key, and its state under them.
+/// Finds the limits that govern a key, and its state under them at an instant, or at
+/// the latest one that the record has seen.
 fn govern(
     limits: &Limits,
     record: Option<&Record>,
@@ -65,23 +73,28 @@ fn govern(
     calendar: &dyn Calendar,
 ) -> Result<Governed, Error> {
     let Some(record) = record else {
-        let (state, version) = (limits.gate.fresh(), limits.version);
-        return Ok(Governed { newer: None, state, version, seen: Timestamp::ZERO });
+        let (state, leases, version) = (limits.gate.fresh(), Leases::default(), limits.version);
+        return Ok(Governed { newer: None, state, leases, version, seen: Timestamp::ZERO });
     };
-    let stored = State::from_bytes(&record.state).map_err(Error::unavailable)?;
-    let seen = record.seen;
-    let same = record.policy == limits.gate.policy().to_string();
-    if same {
-        return Ok(Governed { newer: None, state: stored, version: record.version.max(limits.version), seen });
+    let (leases, state) = Leases::split_state(&record.state).ok_or_else(|| Error::unavailable("a corrupt record"))?;
+    let state = State::from_bytes(state).map_err(Error::unavailable)?;
+    let (seen, version) = (record.seen, record.version.max(limits.version));
+    let mut governed = Governed { newer: None, state, leases, version, seen };
+    let now = now.max(seen);
+    if record.policy == limits.gate.policy().to_string() {
+        governed.leases.settle(&limits.gate, &mut governed.state, now);
+        return Ok(governed);
     }
     let policy: Policy = record.policy.parse().map_err(Error::unavailable)?;
     let gate = Gate::with_calendar(policy, calendar).map_err(Error::unavailable)?;
+    governed.leases.settle(&gate, &mut governed.state, now);
     if record.version > limits.version {
-        return Ok(Governed { newer: Some(gate), state: stored, version: record.version, seen });
+        governed.newer = Some(gate);
+    } else {
+        limits.gate.adopt(&mut governed.state, &gate, now, limits.carry).map_err(Error::unavailable)?;
+        governed.leases.settle(&limits.gate, &mut governed.state, now);
     }
-    let mut state = stored;
-    limits.gate.adopt(&mut state, &gate, now.max(seen), limits.carry).map_err(Error::unavailable)?;
-    Ok(Governed { newer: None, state, version: limits.version, seen })
+    Ok(governed)
 }
 
 /// Decides about a call, given the records of its parts and the store's time.
@@ -99,6 +112,9 @@ pub fn decide(
         .map(|(part, record)| govern(&part.limits, record.as_ref(), now, calendar))
         .collect::<Result<Vec<_>, _>>()?;
     let now = governed.iter().map(|part| part.seen).fold(now, Timestamp::max);
+    if let Verb::Lease { lifetime, least } = call.verb {
+        return lease(call, &mut governed, now, lifetime, least);
+    }
     // The arguments of all parts, before anything is decided.
     let (start, blocked) = earliest(&call.parts, &governed, now)?;
     let reply = |outcome| Reply { outcome, now, replayed: false };
@@ -109,8 +125,8 @@ pub fn decide(
         return Ok(Decided { reply: reply(Outcome::Allowed(status)), records });
     }
     let max_wait = match call.verb {
-        Verb::Allow | Verb::Peek | Verb::Adopt => Some(std::time::Duration::ZERO),
         Verb::Reserve { max_wait } => max_wait,
+        _ => Some(Duration::ZERO),
     };
     let wait = start.map(|start| start.saturating_since(now));
     let Some(wait) = wait.filter(|wait| max_wait.is_none_or(|most| *wait <= most)) else {
@@ -140,9 +156,38 @@ pub fn decide(
     let status = tightest(&call.parts, &governed, now)?;
     let outcome = match call.verb {
         Verb::Reserve { .. } => Outcome::Booked(status, Ticket { wait, parts: places }),
-        Verb::Allow | Verb::Peek | Verb::Adopt => Outcome::Allowed(status),
+        _ => Outcome::Allowed(status),
     };
     Ok(Decided { reply: reply(outcome), records: write(call, &governed, now)? })
+}
+
+/// Lends tokens, as many as are wanted or a quarter of those that there are.
+fn lease(
+    call: &Call,
+    governed: &mut [Governed],
+    now: Timestamp,
+    lifetime: Duration,
+    least: Cost,
+) -> Result<Decided, Error> {
+    let ([part], [key]) = (&*call.parts, &mut *governed) else { return Err(Error::no_lease()) };
+    let gate = key.newer.as_ref().unwrap_or(&part.limits.gate);
+    if !matches!(gate.policy().limits(), [Limit::Bucket(_)]) {
+        return Err(Error::no_lease());
+    }
+    let reply = |outcome| Reply { outcome, now, replayed: false };
+    let least = least.min(part.cost);
+    let before = gate.peek(&key.state, now, least)?;
+    if let Decision::Deny(status, retry) = before {
+        return Ok(Decided { reply: reply(Outcome::Denied(status, retry)), records: vec![None] });
+    }
+    let granted = part.cost.min(least.max(Cost::whole(before.status().remaining() / 4)));
+    let decision = gate.allow(&mut key.state, now, granted)?;
+    let expires = now.saturating_add(lifetime);
+    let id = key.leases.add(expires, granted);
+    let place = Place { id, expires, granted }.to_bytes();
+    let ticket = Ticket { wait: Duration::ZERO, parts: vec![(part.key.clone(), place)] };
+    let outcome = Outcome::Booked(*decision.status(), ticket);
+    Ok(Decided { reply: reply(outcome), records: write(call, governed, now)? })
 }
 
 fn write(call: &Call, governed: &[Governed], now: Timestamp) -> Result<Vec<Option<Record>>, Error> {
@@ -215,6 +260,21 @@ pub fn settle(
     let mut written = Vec::new();
     let parts = settling.ticket.parts.iter().zip(&settling.limits).zip(&settling.actual).zip(records);
     for ((((_, bytes), limits), actual), record) in parts {
+        if let Some(place) = Place::from_bytes(bytes) {
+            let back = place.granted.saturating_sub(*actual);
+            first.get_or_insert(Settlement::Refunded(back));
+            // Without a record all has come back.
+            let Some(record) = record else {
+                written.push(None);
+                continue;
+            };
+            let mut governed = govern(limits, Some(record), now, calendar)?;
+            let now = now.max(governed.seen);
+            let gate = governed.newer.as_ref().unwrap_or(&limits.gate);
+            let returned = governed.leases.give_back(gate, &mut governed.state, now, place, back);
+            written.push(if returned { Some(governed.record(limits, now)?) } else { None });
+            continue;
+        }
         let place = Reservation::from_bytes(bytes).map_err(Error::unavailable)?;
         let estimate = place.estimate();
         let mut governed = govern(limits, record.as_ref(), now, calendar)?;
