@@ -55,12 +55,13 @@ impl KeyedBuilder {
 }
 
 impl<S> KeyedBuilder<S> {
-    /// How many keys there is room for at a time; 100,000 if nothing is said.
+    /// How many keys there is room for at a time: 100,000 if nothing is said, one at
+    /// least, 2^36 at most.
     ///
     /// A flat table takes 23 bytes for each, from the system when they are first
     /// used; see [`Keyed`] for how well it is filled.
     pub fn max_keys(mut self, keys: usize) -> Self {
-        self.setup.max_keys = keys.max(1);
+        self.setup.max_keys = keys.clamp(1, 1 << 36);
         self
     }
 
