@@ -10,6 +10,10 @@
 //! | `suimon_overflows_total` | counter | `limiter` |
 //! | `suimon_evictions_total` | counter | `limiter` |
 //! | `suimon_live_keys`, `suimon_busy_keys`, `suimon_capacity_keys` | gauge | `limiter` |
+//! | `suimon_remote_decisions_total` | counter | `limiter`, `outcome`: `allowed`, `denied`, `replayed`, `cached`, `degraded` |
+//! | `suimon_store_asked_total`, `suimon_store_failures_total`, `suimon_store_not_asked_total` | counter | `limiter` |
+//! | `suimon_store_out` | gauge, 1 in an outage | `limiter` |
+//! | `suimon_store_seconds` | histogram, recorded with each question | `outcome`: `answered`, `failed` |
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
@@ -38,6 +42,28 @@ impl KeyedStats {
     }
 }
 
+#[cfg(feature = "remote")]
+impl crate::RemoteStats {
+    /// Publishes the numbers under the name of the limiter, to the recorder that the
+    /// program has installed; without one nothing happens.
+    pub fn publish(&self, limiter: &'static str) {
+        let decisions = [
+            ("allowed", self.allowed()),
+            ("denied", self.denied()),
+            ("replayed", self.replayed()),
+            ("cached", self.cached()),
+            ("degraded", self.degraded()),
+        ];
+        for (outcome, number) in decisions {
+            counter!("suimon_remote_decisions_total", "limiter" => limiter, "outcome" => outcome).absolute(number);
+        }
+        counter!("suimon_store_asked_total", "limiter" => limiter).absolute(self.asked());
+        counter!("suimon_store_failures_total", "limiter" => limiter).absolute(self.failures());
+        counter!("suimon_store_not_asked_total", "limiter" => limiter).absolute(self.not_asked());
+        gauge!("suimon_store_out", "limiter" => limiter).set(if self.is_out() { 1.0 } else { 0.0 });
+    }
+}
+
 /// Tells the recorder what the numbers mean; once, after it has been installed.
 pub fn describe() {
     describe_counter!(
@@ -49,6 +75,16 @@ pub fn describe() {
     describe_gauge!("suimon_live_keys", "Keys that have used something which has not come back.");
     describe_gauge!("suimon_busy_keys", "Keys that are waited for, reserved of, paused, or have limits of their own.");
     describe_gauge!("suimon_capacity_keys", "The most keys for which there could be room.");
+    describe_counter!("suimon_remote_decisions_total", "Answers of limits that are shared through a store.");
+    describe_counter!("suimon_store_asked_total", "Questions to the store.");
+    describe_counter!("suimon_store_failures_total", "Questions to which the store gave no answer in time.");
+    describe_counter!("suimon_store_not_asked_total", "Requests for which a store that had just failed was not asked.");
+    describe_gauge!("suimon_store_out", "1 while the store is taken to be out.");
+    metrics::describe_histogram!(
+        "suimon_store_seconds",
+        metrics::Unit::Seconds,
+        "The time for an answer of the store."
+    );
 }
 
 #[cfg(test)]
@@ -56,6 +92,29 @@ mod tests {
     use metrics_exporter_prometheus::PrometheusBuilder;
 
     use crate::Keyed;
+
+    #[cfg(feature = "remote")]
+    #[test]
+    fn stores_are_told_of() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let store = crate::store::MemoryStore::new();
+        let limiter = crate::Remote::builder(store, "key", "bucket 1/h").unwrap().deny_cache().build().unwrap();
+        (0..4).for_each(|_| drop(limiter.allow(1)));
+        let page = metrics::with_local_recorder(&recorder, || {
+            super::describe();
+            limiter.stats().publish("api");
+            recorder.handle().render()
+        });
+        for line in [
+            "suimon_remote_decisions_total{limiter=\"api\",outcome=\"allowed\"} 1",
+            "suimon_remote_decisions_total{limiter=\"api\",outcome=\"denied\"} 1",
+            "suimon_remote_decisions_total{limiter=\"api\",outcome=\"cached\"} 2",
+            "suimon_store_asked_total{limiter=\"api\"} 2",
+            "suimon_store_out{limiter=\"api\"} 0",
+        ] {
+            assert!(page.lines().any(|given| given == line), "{line} is not in\n{page}");
+        }
+    }
 
     #[test]
     fn prometheus_reads_the_numbers() {
