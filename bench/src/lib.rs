@@ -1,6 +1,11 @@
 //! Measuring: rounds of all candidates in turn, so that a noisy moment of the
 //! machine meets them all; the median of the rounds counts.
 
+pub mod floors;
+pub mod growth;
+pub mod keyed;
+pub mod process;
+
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::Thread;

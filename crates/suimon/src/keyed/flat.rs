@@ -79,46 +79,45 @@ impl Flat {
         self.slots.len()
     }
 
+    /// Where a key may stand, the likeliest first.
     #[inline(always)]
     fn lines(&self, hash: u64) -> Lines {
         let nest = |hash: u64| ((u128::from(hash) * u128::from(self.nests)) >> 64) as usize;
-        let (first, side) = (nest(hash) * 2, (hash >> 9) as usize & 1);
-        Lines([first + side, first + (side ^ 1), 0, 0])
-    }
-
-    /// The lines of the second nest, which most hits do not ask for.
-    #[inline]
-    fn second(&self, hash: u64, lines: &mut Lines) {
-        let nest = |hash: u64| (u128::from(hash) * u128::from(self.nests)) >> 64;
         let first = nest(hash);
         // Mixed, since the two are to be independent.
-        let mut second = nest(hash.rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ hash.rotate_left(17));
+        let mut second = nest((hash ^ hash.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         if second == first {
-            second = (first + 1) % u128::from(self.nests);
+            second = if first == 0 { 1 } else { first - 1 };
         }
-        let (second, side) = (second as usize * 2, (hash >> 10) as usize & 1);
-        (lines.0[2], lines.0[3]) = (second + side, second + (side ^ 1));
+        let line = |nest: usize, bit: u32| {
+            let side = (hash >> bit) as usize & 1;
+            (nest * 2 + side, nest * 2 + (side ^ 1))
+        };
+        let ((own, beside), (other, beside_other)) = (line(first, 9), line(second, 10));
+        Lines([own, beside, other, beside_other])
     }
 
-    /// Asks for the memory in which a key is most likely found.
+    /// Asks for the memory in which a key is found, if it is there.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
-        self.slots.prefetch(self.lines(hash).0[0] * LINE);
+        self.prefetch_lines(&self.lines(hash));
+    }
+
+    #[inline(always)]
+    fn prefetch_lines(&self, lines: &Lines) {
+        lines.0.into_iter().for_each(|line| self.slots.prefetch(line * LINE));
     }
 
     #[inline(always)]
     fn find_in(&self, line: usize, tag: u64) -> Option<(usize, Slot)> {
-        (line * LINE..(line + 1) * LINE).map(|index| (index, self.slots.load(index))).find(|(_, slot)| slot.tag == tag)
+        let index = (line * LINE..(line + 1) * LINE).find(|index| self.slots.tag(*index) == tag)?;
+        // It may have changed hands since.
+        Some((index, self.slots.load(index))).filter(|(_, slot)| slot.tag == tag)
     }
 
     #[inline(always)]
-    fn find(&self, hash: u64, tag: u64) -> Option<(usize, Slot)> {
-        let mut lines = self.lines(hash);
-        if let Some(found) = self.find_in(lines.0[0], tag).or_else(|| self.find_in(lines.0[1], tag)) {
-            return Some(found);
-        }
-        self.second(hash, &mut lines);
-        self.find_in(lines.0[2], tag).or_else(|| self.find_in(lines.0[3], tag))
+    fn find(&self, lines: &Lines, tag: u64) -> Option<(usize, Slot)> {
+        lines.0.into_iter().find_map(|line| self.find_in(line, tag))
     }
 
     /// Decides for a key that is in the table under the limit in force; `None` where
@@ -128,13 +127,16 @@ impl Flat {
     /// older time refuses a little more, and mints nothing.
     #[inline(always)]
     pub(super) fn hit(&self, hash: u64, cost: Cost, now: impl Fn() -> Timestamp) -> Option<(Hit, Gcra, Timestamp)> {
+        let lines = self.lines(hash);
+        // All at once: a miss in the first costs no more than one miss then.
+        self.prefetch_lines(&lines);
         let (version, gcra) = self.limits.read();
         let cost = word_cost(&gcra, cost)?;
         let now = now();
         let tick = gcra.ticks().at(now);
         let tag = tag(hash, version);
         loop {
-            let (index, slot) = self.find(hash, tag)?;
+            let (index, slot) = self.find(&lines, tag)?;
             match self.step(index, slot, &gcra, tick, cost) {
                 // Refused for the time of its being busy.
                 Some(Hit::Refused { word: BUSY, .. }) => return None,
@@ -312,8 +314,7 @@ impl Flat {
 
     /// The slot of a key, whatever the version of its word.
     fn find_any(&self, hash: u64, version: u64) -> Option<(usize, Slot)> {
-        let mut lines = self.lines(hash);
-        self.second(hash, &mut lines);
+        let lines = self.lines(hash);
         let bits = tag(hash, version) >> VERSION_BITS;
         let slots = lines.0.into_iter().flat_map(|line| line * LINE..(line + 1) * LINE);
         slots.map(|index| (index, self.slots.load(index))).find(|(_, slot)| slot.tag >> VERSION_BITS == bits)
@@ -335,8 +336,7 @@ impl Flat {
     /// Finds a slot for a newcomer and takes it: a free one if there is one, so that
     /// keys which come again find their slot, else one that is as good as new.
     fn place(&self, hash: u64, version: u64, tick: u64, new: Slot, when_full: WhenFull) -> Placed {
-        let mut lines = self.lines(hash);
-        self.second(hash, &mut lines);
+        let lines = self.lines(hash);
         let mut free = [None; 2];
         let mut taken = [0; 2];
         let mut spent = None;

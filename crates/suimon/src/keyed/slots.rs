@@ -93,6 +93,18 @@ mod memory {
             unpack(both)
         }
 
+        /// Reads the tag of a slot, to see whether it is worth reading as a whole.
+        #[inline(always)]
+        pub(crate) fn tag(&self, index: usize) -> u64 {
+            let cell = self.cell(index);
+            if self.wide {
+                // SAFETY: as for `load`.
+                unsafe { wide::load_low(cell) }
+            } else {
+                self.load(index).tag
+            }
+        }
+
         /// Puts `new` in the place of `old`; false where something else is there.
         #[inline(always)]
         pub(crate) fn replace(&self, index: usize, old: Slot, new: Slot) -> bool {
@@ -166,19 +178,38 @@ mod memory {
         /// # Safety
         /// As for [`load`].
         #[inline(always)]
-        pub(super) unsafe fn compare_exchange(cell: *mut u128, old: u128, new: u128) -> bool {
-            let done: u8;
-            // SAFETY: one locked instruction on 16 aligned bytes of live memory. The
-            // register rbx belongs to the compiler, so it is exchanged and given back.
+        pub(super) unsafe fn load_low(cell: *const u128) -> u64 {
+            let low: u64;
+            // SAFETY: reads 8 aligned bytes of live memory at once.
             unsafe {
                 asm!(
-                    "xchg {new_low}, rbx",
-                    "lock cmpxchg16b xmmword ptr [{cell}]",
-                    "sete {done}",
-                    "mov rbx, {new_low}",
+                    "mov {low}, qword ptr [{cell}]",
                     cell = in(reg) cell,
-                    new_low = inout(reg) new as u64 => _,
-                    done = out(reg_byte) done,
+                    low = lateout(reg) low,
+                    options(nostack, preserves_flags, readonly),
+                );
+            }
+            low
+        }
+
+        /// # Safety
+        /// As for [`load`].
+        #[inline(always)]
+        pub(super) unsafe fn compare_exchange(cell: *mut u128, old: u128, new: u128) -> bool {
+            let done: u8;
+            // SAFETY: one locked instruction on 16 aligned bytes of live memory. It
+            // wants a half of the new value in rbx, which belongs to the compiler, so
+            // rbx is exchanged and given back. All other registers are named: any
+            // that the compiler chose could be rbx, which is another one in between.
+            unsafe {
+                asm!(
+                    "xchg rsi, rbx",
+                    "lock cmpxchg16b xmmword ptr [rdi]",
+                    "sete r8b",
+                    "mov rbx, rsi",
+                    in("rdi") cell,
+                    inout("rsi") new as u64 => _,
+                    out("r8b") done,
                     in("rcx") (new >> 64) as u64,
                     inout("rax") old as u64 => _,
                     inout("rdx") (old >> 64) as u64 => _,
@@ -196,6 +227,10 @@ mod memory {
         }
 
         pub(super) unsafe fn load(_: *const u128) -> u128 {
+            unreachable!("never chosen")
+        }
+
+        pub(super) unsafe fn load_low(_: *const u128) -> u64 {
             unreachable!("never chosen")
         }
 
@@ -238,6 +273,10 @@ mod modelled {
                 *slot = new;
             }
             same
+        }
+
+        pub(crate) fn tag(&self, index: usize) -> u64 {
+            self.load(index).tag
         }
 
         pub(crate) fn prefetch(&self, _: usize) {}
