@@ -150,7 +150,7 @@ impl Drop for Server {
 /// When it is dropped, or this process ends in whatever way, they are killed and it is
 /// removed: a shell waits for the end of a pipe.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     path: PathBuf,
     users: &'static [&'static str],
     watch: Child,
@@ -168,8 +168,12 @@ rm -rf "$1" || { sleep 0.2; rm -rf "$1"; }
 
 impl Folder {
     /// A folder that belongs to the first of these users that there is, if this process
-    /// is root.
-    pub(crate) fn new(name: &str, users: &'static [&'static str]) -> Folder {
+    /// is root; without any, to root.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    #[must_use]
+    pub fn new(name: &str, users: &'static [&'static str]) -> Folder {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("suimon-{name}-{}-{number}", process::id()));
@@ -186,7 +190,9 @@ impl Folder {
         folder
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -227,8 +233,9 @@ impl Folder {
     }
 
     fn give(&self, path: &Path) {
+        let owner = Some(self.users).filter(|users| is_root() && !users.is_empty()).map(|users| ids(users).0);
         let given = fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-            .and_then(|()| if is_root() { chown(path, Some(ids(self.users).0), None) } else { Ok(()) });
+            .and_then(|()| if owner.is_some() { chown(path, owner, None) } else { Ok(()) });
         given.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }
