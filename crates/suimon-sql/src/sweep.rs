@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use suimon::{Error, Timestamp};
-use tokio::time::timeout_at;
+use tokio::time::{sleep, timeout_at};
 
 use crate::dialect::{CLOCK, REQUEST};
 use crate::failure::{Failure, Late};
@@ -93,6 +93,7 @@ impl Shared {
                         Failure::Conflict | Failure::Cut => {}
                     },
                 }
+                sleep(Duration::from_millis(1)).await;
             }
         };
         match timeout_at(deadline.into(), attempts).await {

@@ -4,7 +4,15 @@
 
 mod conformance;
 mod ids;
+mod locks;
+mod outages;
+mod processes;
+mod properties;
+mod proxy;
 mod races;
 mod records;
+mod schema;
 mod support;
+mod sweep;
+mod trips;
 mod versions;

@@ -23,7 +23,12 @@ pub(crate) enum Kind {
 /// Makes tests, on each kind of database, of functions that take one.
 macro_rules! on_all {
     ($($test:ident),+ $(,)?) => { $crate::support::on_all!(@ [Postgres MariaDb Sqlite] $($test),+); };
-    (servers: $($test:ident),+ $(,)?) => { $crate::support::on_all!(@ [Postgres MariaDb] $($test),+); };
+    (servers: $($test:ident),+ $(,)?) => {
+        mod servers {
+            use super::*;
+            $crate::support::on_all!(@ [Postgres MariaDb] $($test),+);
+        }
+    };
     (@ [$($kind:ident)+] $($test:ident),+) => { $crate::support::on_all!(@@ [$($kind)+] ($($test),+)); };
     (@@ [$($kind:ident)+] $tests:tt) => { $( $crate::support::on_all!(@@@ $kind $tests); )+ };
     (@@@ $kind:ident ($($test:ident),+)) => {

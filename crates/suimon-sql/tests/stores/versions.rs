@@ -15,16 +15,17 @@ fn the_highest_version_governs_whoever_calls(kind: Kind) {
         (passes(&reply), status.limit(), status.remaining())
     };
     assert_eq!(left(&old, 2), (true, 10, 8));
-    // Eight are carried over and do not fit.
-    assert_eq!(left(&new, 1), (true, 4, 3));
-    assert_eq!(left(&old, 1), (true, 4, 2));
-    assert!(block_on(store.decide(&call(Verb::Allow, vec![part("key", &old, 5)]))).unwrap_err().is_cost_too_large());
-    assert_eq!(left(&new, 3), (false, 4, 2));
+    // The two that are used stay used.
+    assert_eq!(left(&new, 1), (true, 4, 1));
+    assert_eq!(left(&old, 1), (true, 4, 0));
+    let above = at(100, call(Verb::Allow, vec![part("key", &old, 5)]));
+    assert!(block_on(store.decide(&above)).unwrap_err().is_cost_too_large());
+    assert_eq!(left(&new, 3), (false, 4, 0));
     // A change that does not wait for a call that passes.
-    let newest = version("bucket 1/day burst 2", 3);
+    let newest = version("bucket 1/day burst 6", 3);
     let adopt = at(100, call(Verb::Adopt, vec![part("key", &newest, 0)]));
     assert_eq!(ok(block_on(store.decide(&adopt))).outcome.decision().status().remaining(), 2);
-    assert_eq!(left(&old, 2), (true, 2, 0));
+    assert_eq!(left(&old, 2), (true, 6, 0));
 }
 
 fn nothing_is_minted_during_a_roll_out(kind: Kind) {
