@@ -13,7 +13,7 @@ use crate::dialect::{CLOCK, Change, Recording, Tables};
 use crate::failure::{Failure, Late};
 use crate::key;
 use crate::session::{Pool, Row, Session};
-use crate::sweep::Sweeper;
+use crate::sweep::{Sweeper, Sweeping};
 
 /// A store in a database that processes and machines share.
 ///
@@ -122,9 +122,8 @@ impl SqlStore {
         let id = call.id.as_ref().zip(call.parts.first());
         let id = id.map(|(id, part)| (key::request(&part.key, id.as_str()), id.lifetime()));
         let reply = shared.in_time(Decide { call, keys: &keys, id: id.as_ref() }).await?;
-        if shared.sweeper.is_due() {
-            let store = self.clone();
-            tokio::spawn(async move { store.0.sweep_in_passing().await });
+        if let Some(sweeping) = Sweeping::if_due(self) {
+            tokio::spawn(sweeping.run());
         }
         Ok(reply)
     }

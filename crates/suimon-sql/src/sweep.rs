@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout_at};
 use crate::dialect::{CLOCK, REQUEST};
 use crate::failure::{Failure, Late};
 use crate::session::{Row, Session};
-use crate::store::{Shared, now};
+use crate::store::{Shared, SqlStore, now};
 
 /// How many rows are looked at in one go.
 const BATCH: usize = 128;
@@ -42,9 +42,36 @@ impl Sweeper {
         }
     }
 
-    /// Is it time? Then whoever is told so has to do it.
-    pub(crate) fn is_due(&self) -> bool {
+    /// Is it time, and nobody at it?
+    fn is_due(&self) -> bool {
         self.added.load(Ordering::Relaxed) >= EACH && !self.runs.swap(true, Ordering::Relaxed)
+    }
+
+    /// Takes what one batch is for, if there is so much.
+    fn takes(&self) -> bool {
+        let less = |added: usize| added.checked_sub(EACH);
+        self.added.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+}
+
+/// Sweeping beside the calls; over when it is dropped, also by a runtime that ends.
+#[derive(Debug)]
+pub(crate) struct Sweeping(SqlStore);
+
+impl Sweeping {
+    /// If it is time, and nobody is at it.
+    pub(crate) fn if_due(store: &SqlStore) -> Option<Sweeping> {
+        store.shared().sweeper.is_due().then(|| Sweeping(store.clone()))
+    }
+
+    pub(crate) async fn run(self) {
+        self.0.shared().sweep_in_passing().await;
+    }
+}
+
+impl Drop for Sweeping {
+    fn drop(&mut self) {
+        self.0.shared().sweeper.runs.store(false, Ordering::Relaxed);
     }
 }
 
@@ -58,14 +85,15 @@ struct Swept {
 }
 
 impl Shared {
-    /// One batch. That it fails is of no consequence: the next one does the same.
-    pub(crate) async fn sweep_in_passing(&self) {
-        self.sweeper.added.store(0, Ordering::Relaxed);
-        let after = mem::take(&mut *self.sweeper.after.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Ok(swept) = self.sweep(after.as_deref()).await {
-            *self.sweeper.after.lock().unwrap_or_else(PoisonError::into_inner) = swept.after;
+    /// A batch for so many rows that have been added, until that is done.
+    async fn sweep_in_passing(&self) {
+        while self.sweeper.takes() {
+            let after = mem::take(&mut *self.sweeper.after.lock().unwrap_or_else(PoisonError::into_inner));
+            // That one fails is of no consequence: the next begins anew.
+            if let Ok(swept) = self.sweep(after.as_deref()).await {
+                *self.sweeper.after.lock().unwrap_or_else(PoisonError::into_inner) = swept.after;
+            }
         }
-        self.sweeper.runs.store(false, Ordering::Relaxed);
     }
 
     /// All of it.

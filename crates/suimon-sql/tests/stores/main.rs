@@ -11,6 +11,7 @@ mod properties;
 mod proxy;
 mod races;
 mod records;
+mod remote;
 mod schema;
 mod support;
 mod sweep;

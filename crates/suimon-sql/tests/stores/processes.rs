@@ -10,7 +10,7 @@ use suimon::Timestamp;
 use suimon::store::{Outcome, Reply, Store, Verb};
 use suimon_sql::SqlStore;
 
-use crate::support::{Kind, Place, block_on, call, limits, ok, on_all, part, passes};
+use crate::support::{Kind, Place, allow, block_on, call, limits, ok, on_all, part, passes};
 
 on_all!(
     four_processes_admit_exactly_a_hundred,
@@ -18,6 +18,8 @@ on_all!(
     no_lock_reaches_a_caller_of_a_busy_database,
     a_strict_window_holds_over_processes,
 );
+
+on_all!(servers: a_process_that_hangs_stops_nobody_for_long);
 
 const PLACE: &str = "SUIMON_TEST_WORKER";
 
@@ -99,6 +101,33 @@ fn a_process_that_is_killed_stops_nobody(kind: Kind) {
     // Each may have been killed between the charge and the answer.
     assert!((told..=told + 3).contains(&charged), "{charged} charged, {told} told");
     assert!(told > 50);
+}
+
+/// It stays connected and says nothing, with the lock in its hand: the server ends that. (A
+/// file knows no server: there it lasts until the process goes on or ends.)
+fn a_process_that_hangs_stops_nobody_for_long(kind: Kind) {
+    let place = kind.place();
+    let policy = "bucket 1/h burst 100000";
+    let timeout = Duration::from_millis(500);
+    drop(place.store());
+    let mut victims = [(); 3].map(|()| start(&place, policy, 1_000_000, timeout, false));
+    std::thread::sleep(Duration::from_millis(700));
+    for victim in &victims {
+        let stopped = Command::new("sh").args(["-c", &format!("kill -STOP {}", victim.id())]).status();
+        assert!(stopped.unwrap().success());
+    }
+    let store = place.store();
+    for _ in 0..20 {
+        let start = Instant::now();
+        assert!(ok(block_on(allow(&store, "shared", &limits(policy)))));
+        // MariaDB counts in whole seconds; each of the three may have come to hold it.
+        assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    }
+    for victim in &mut victims {
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+    }
+    assert!(victims.map(passed).iter().map(Vec::len).sum::<usize>() > 0);
 }
 
 /// vutran1710/PyrateLimiter #67: "database is locked" ended one of two processes, and

@@ -101,7 +101,7 @@ fn failures_at_once_keep_an_address_locked(kind: Kind) {
         });
         assert_eq!(block_on(together(calls)).into_iter().filter(|passed| *passed).count(), 5);
         let next = ok(block_on(store.decide(&call(Verb::Allow, vec![part(&key, &limits, 1)]))));
-        let wait = next.outcome.decision().retry().and_then(|retry| retry.after()).unwrap();
+        let wait = next.outcome.decision().retry().and_then(suimon::Retry::after).unwrap();
         let quarter = Duration::from_secs(900);
         assert!(wait <= quarter && wait > quarter - Duration::from_secs(30), "{wait:?}");
     }
