@@ -11,7 +11,6 @@ use tokio::time::{sleep, timeout};
 use crate::builder::OpenError;
 use crate::dialect::{Dialect, Tables};
 use crate::failure::Failure;
-use crate::key;
 use crate::session::{Connection, Row};
 use crate::store::SqlStore;
 
@@ -159,7 +158,7 @@ fn first(tables: &Tables) -> Vec<String> {
             let options = " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 ROW_FORMAT = DYNAMIC";
             let index = format!(", INDEX {requests}_expires_at (expires_at)");
             vec![
-                limits_with(&format!("VARBINARY({})", key::STORED), "TEXT", "MEDIUMBLOB", options),
+                limits_with(&format!("VARBINARY({})", crate::key::STORED), "TEXT", "MEDIUMBLOB", options),
                 requests_with("VARBINARY(32)", "MEDIUMBLOB", &index, options),
             ]
         }

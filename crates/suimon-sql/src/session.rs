@@ -80,8 +80,7 @@ impl Target {
                 let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Normal);
                 Ok(Target::Sqlite(options.disable_statement_logging()))
             }
-            #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
-            scheme @ ("postgres" | "postgresql" | "mysql" | "mariadb" | "sqlite") => {
+            _ if ["postgres", "postgresql", "mysql", "mariadb", "sqlite"].contains(&scheme) => {
                 Err(format!("`{scheme}` is not built in; the crate's features are `postgres`, `mysql` and `sqlite`"))
             }
             _ => Err("the URL of a database begins with `postgres:`, `mysql:`, `mariadb:` or `sqlite:`".to_owned()),
