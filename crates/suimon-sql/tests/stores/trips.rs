@@ -1,0 +1,89 @@
+//! Round trips: how many, and what a lost one means.
+
+use std::time::Duration;
+
+use suimon::Cost;
+use suimon::store::{Outcome, Settling, Store, Verb};
+
+use crate::proxy::Proxy;
+use crate::support::{Kind, allow, block_on, call, limits, ok, on_all, part, passes, remaining, with_id};
+
+on_all!(servers:
+    a_call_takes_two_round_trips_and_a_peek_one,
+    an_answer_that_is_lost_before_the_commit_is_asked_for_again,
+    an_answer_that_is_lost_with_the_commit_is_an_outage_and_an_id_finds_out,
+    a_cancelled_call_lets_go_of_its_keys,
+);
+
+fn a_call_takes_two_round_trips_and_a_peek_one(kind: Kind) {
+    let (proxy, place) = Proxy::before(&kind.place());
+    let (store, limits) = (ok(block_on(place.builder().connections(1).open())), limits("bucket 1/day burst 6"));
+    // Connects.
+    assert!(ok(block_on(allow(&store, "other", &limits))));
+    let trips = |call| {
+        proxy.trips();
+        let reply = ok(block_on(store.decide(&call)));
+        (passes(&reply), proxy.trips())
+    };
+    let two = |cost| vec![part("a", &limits, cost), part("b", &limits, cost)];
+    assert_eq!(trips(call(Verb::Allow, two(1))), (true, 2), "first use");
+    assert_eq!(trips(call(Verb::Allow, two(1))), (true, 2));
+    assert_eq!(trips(call(Verb::Allow, two(6))), (false, 2));
+    assert_eq!(trips(with_id("1", call(Verb::Allow, two(1)))), (true, 2));
+    assert_eq!(trips(with_id("1", call(Verb::Allow, two(1)))), (true, 2), "replayed");
+    assert_eq!(trips(call(Verb::Peek, two(1))), (true, 1));
+    assert_eq!(trips(call(Verb::Adopt, two(0))), (true, 2));
+    let reply = ok(block_on(store.decide(&call(Verb::Reserve { max_wait: None }, two(2)))));
+    let Outcome::Booked(_, ticket) = reply.outcome else { panic!("{reply:?}") };
+    let actual = vec![Cost::whole(1); 2];
+    let settling = Settling { ticket, limits: vec![limits.clone(), limits.clone()], actual, at: None };
+    proxy.trips();
+    ok(block_on(store.settle(&settling)));
+    assert_eq!(proxy.trips(), 2);
+}
+
+fn an_answer_that_is_lost_before_the_commit_is_asked_for_again(kind: Kind) {
+    let (proxy, place) = Proxy::before(&kind.place());
+    let (store, limits) = (place.store(), limits("bucket 1/day burst 10"));
+    assert!(ok(block_on(allow(&store, "key", &limits))));
+    proxy.cut(1);
+    assert!(ok(block_on(allow(&store, "key", &limits))));
+    assert_eq!(store.stats().lost, 1);
+    assert_eq!(block_on(remaining(&store, "key", &limits)), 8);
+}
+
+fn an_answer_that_is_lost_with_the_commit_is_an_outage_and_an_id_finds_out(kind: Kind) {
+    let (proxy, place) = Proxy::before(&kind.place());
+    let (store, limits) = (place.store(), limits("bucket 1/day burst 10"));
+    assert!(ok(block_on(allow(&store, "key", &limits))));
+    proxy.cut(2);
+    // Charged, and nobody knows: the commit has reached the server.
+    assert!(block_on(allow(&store, "key", &limits)).unwrap_err().is_unavailable());
+    assert_eq!(block_on(remaining(&store, "key", &limits)), 8);
+    proxy.cut(2);
+    let known = with_id("1", call(Verb::Allow, vec![part("key", &limits, 1)]));
+    let reply = ok(block_on(store.decide(&known)));
+    assert!(passes(&reply) && reply.replayed);
+    assert_eq!(block_on(remaining(&store, "key", &limits)), 7);
+}
+
+/// Dropped at any moment, with the connection in the middle of something.
+fn a_cancelled_call_lets_go_of_its_keys(kind: Kind) {
+    let place = kind.place();
+    let (store, limits) = (ok(block_on(place.builder().connections(2).open())), limits("bucket 1/day burst 1000"));
+    let mut passed = 0;
+    block_on(async {
+        for round in 0..60 {
+            let time = Duration::from_micros(round * 40);
+            if let Ok(allowed) = tokio::time::timeout(time, allow(&store, "key", &limits)).await {
+                passed += u64::from(ok(allowed));
+            }
+            // Whoever comes next does not wait for the lock of one who has gone.
+            passed += u64::from(ok(tokio::time::timeout(Duration::from_secs(5), allow(&store, "key", &limits))
+                .await
+                .unwrap()));
+        }
+    });
+    let charged = 1000 - block_on(remaining(&store, "key", &limits));
+    assert!((passed..=120).contains(&charged), "{charged} charged, {passed} passed");
+}
