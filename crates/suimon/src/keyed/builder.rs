@@ -23,7 +23,8 @@ pub enum Overflow {
     /// limited is freed by it.
     #[default]
     Share,
-    /// They are refused until there is room.
+    /// They are refused until there is room. A map says when one of the keys that
+    /// it has looked at makes room; another may do so earlier.
     Deny,
     /// The key that is nearest to being as good as new is forgotten for it, which is
     /// counted. What that one has used is forgiven: whoever can make up keys without

@@ -35,8 +35,8 @@ const FIRST: usize = 5;
 /// core is still before it: a millisecond at least, in ticks.
 const MARGIN: u64 = 1 << 21;
 
-/// The word of a key that has a limiter of its own for the time: no word lies so
-/// late. It keeps the key's slot, so that the key can come back to it.
+/// The word of a key that has a limiter of its own for the time: what lies so late
+/// is taken as one tick less. It keeps the key's slot, so that the key can come back to it.
 const BUSY: u64 = u64::MAX;
 
 /// What became of a request that found its key.
@@ -220,9 +220,10 @@ impl Flat {
     }
 
     /// Takes the word of a key out of the table, as it is under the limit in force,
-    /// and keeps a slot for it, which it asks for if need be; the instant before which
-    /// there is none. The caller holds the lock of the key's shard.
-    pub(super) fn take(&self, hash: u64, now: Timestamp) -> Result<u64, Timestamp> {
+    /// and keeps a slot for it, which it asks for if need be, and tells whether another
+    /// was evicted for it; the instant before which there is none. The caller holds the
+    /// lock of the key's shard.
+    pub(super) fn take(&self, hash: u64, now: Timestamp, when_full: WhenFull) -> Result<(u64, bool), Timestamp> {
         loop {
             let (version, gcra) = self.limits.read();
             let busy = Slot { tag: tag(hash, version), word: BUSY };
@@ -231,11 +232,12 @@ impl Flat {
                 Some((_, slot)) if slot.word == BUSY => return Err(now),
                 Some((index, slot)) => {
                     if self.slots.replace(index, slot, busy) {
-                        return Ok(self.word_under(slot, version));
+                        return Ok((self.word_under(slot, version), false));
                     }
                 }
-                None => match self.place(hash, version, gcra.ticks().at(now), busy, WhenFull::Tell) {
-                    Placed::In | Placed::Evicted => return Ok(FRESH),
+                None => match self.place(hash, version, gcra.ticks().at(now), busy, when_full) {
+                    Placed::In => return Ok((FRESH, false)),
+                    Placed::Evicted => return Ok((FRESH, true)),
                     Placed::Full(ready) => return Err(gcra.ticks().instant(ready)),
                     Placed::Again => {}
                 },
@@ -249,7 +251,8 @@ impl Flat {
         loop {
             let (version, gcra) = self.limits.read();
             let tick = gcra.ticks().at(now);
-            let new = if word > tick { Slot { tag: tag(hash, version), word } } else { Slot::default() };
+            let slot = Slot { tag: tag(hash, version), word: word.min(BUSY - 1) };
+            let new = if word > tick { slot } else { Slot::default() };
             match self.find_any(hash, version) {
                 Some((index, slot)) => {
                     if self.slots.replace(index, slot, new) {
@@ -279,14 +282,15 @@ impl Flat {
     /// Words follow a change of the limit when they are next touched. So that few
     /// changes have to be remembered, all of them are brought to the limit in force
     /// after every sixty-fourth: one by one, while others go on.
-    pub(super) fn sweep_if_due(&self) {
-        if !self.limits.wants_sweep() {
+    pub(super) fn sweep_if_due(&self, changed_to: u64) {
+        if !Limits::wants_sweep(changed_to) {
             return;
         }
-        let version = self.limits.version();
         for index in 0..self.slots.len() {
             loop {
                 let slot = self.slots.load(index);
+                // Read after the slot, so that it is not older: limits may change on.
+                let version = self.limits.version();
                 if slot.tag == 0 || is_of(slot.tag, version) || self.renew(index, slot, version) {
                     break;
                 }
@@ -305,6 +309,9 @@ impl Flat {
             let nest = (u128::from(step) * u128::from(self.nests) / u128::from(looked)) as usize;
             for index in nest * NEST..(nest + 1) * NEST {
                 let slot = self.slots.load(index);
+                if slot.tag == 0 {
+                    continue;
+                }
                 let word = self.word_under(slot, version);
                 live += u128::from(word > tick && word != BUSY);
             }
@@ -324,7 +331,7 @@ impl Flat {
         if slot.word == BUSY || is_of(slot.tag, version) {
             return slot.word;
         }
-        self.limits.carried(slot.word, slot.tag & VERSION_MASK, version)
+        self.limits.carried(slot.word, slot.tag & VERSION_MASK, version).min(BUSY - 1)
     }
 
     /// Brings the word of a slot to a version; false where somebody was faster.
@@ -334,12 +341,13 @@ impl Flat {
     }
 
     /// Finds a slot for a newcomer and takes it: a free one if there is one, so that
-    /// keys which come again find their slot, else one that is as good as new.
+    /// keys which come again find their slot, else one that is as good as new; in the nest
+    /// where fewer are in use.
     fn place(&self, hash: u64, version: u64, tick: u64, new: Slot, when_full: WhenFull) -> Placed {
         let lines = self.lines(hash);
         let mut free = [None; 2];
-        let mut taken = [0; 2];
-        let mut spent = None;
+        let mut spent = [None; 2];
+        let mut live = [0; 2];
         let mut nearest: Option<(u64, usize, Slot)> = None;
         for (nth, line) in lines.0.into_iter().enumerate() {
             let nest = nth / 2;
@@ -349,22 +357,23 @@ impl Flat {
                     free[nest].get_or_insert((index, slot));
                     continue;
                 }
-                taken[nest] += 1;
                 let word = self.word_under(slot, version);
                 if is_spent(word, tick) {
-                    spent.get_or_insert((index, slot));
-                } else if word != BUSY && nearest.is_none_or(|(least, ..)| word < least) {
+                    spent[nest].get_or_insert((index, slot));
+                    continue;
+                }
+                live[nest] += 1;
+                if word != BUSY && nearest.is_none_or(|(least, ..)| word < least) {
                     nearest = Some((word, index, slot));
                 }
             }
         }
-        let [first, second] = free;
-        let prefers_first = taken[0] < FIRST || taken[0] <= taken[1];
-        let free = if prefers_first { first.or(second) } else { second.or(first) };
-        let (index, old, placed) = match (free.or(spent), nearest) {
+        let prefers_first = live[0] < FIRST || live[0] <= live[1];
+        let either = |[first, second]: [Option<_>; 2]| if prefers_first { first.or(second) } else { second.or(first) };
+        let (index, old, placed) = match (either(free).or(either(spent)), nearest) {
             (Some((index, old)), _) => (index, old, Placed::In),
             (None, Some((_, index, old))) if when_full == WhenFull::Evict => (index, old, Placed::Evicted),
-            (None, nearest) => return Placed::Full(nearest.map_or(tick, |(word, ..)| word.saturating_add(MARGIN))),
+            (None, nearest) => return Placed::Full(nearest.map_or(tick, |(word, ..)| word).saturating_add(MARGIN)),
         };
         if self.slots.replace(index, old, new) { placed } else { Placed::Again }
     }

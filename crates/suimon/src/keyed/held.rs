@@ -80,6 +80,7 @@ pub(super) fn reserve<I: Send + 'static>(
     request: impl IntoRequest,
 ) -> Result<Reservation, Error> {
     let request = request.into_request()?;
+    keys.check(hash, key, request.cost())?;
     let held = keys.busy(hash, key, false)?;
     Ok(Reservation::new(held.shared().clone(), None, request)?.holding(held))
 }
@@ -209,7 +210,10 @@ impl<I: Eq + Clone + Send + 'static> Future for KeyedConsume<I> {
 impl<I: Send + 'static> KeyedConsume<I> {
     fn finish(&mut self, outcome: Result<(), Error>) -> Poll<Result<(), Error>> {
         self.step = Step::Done;
-        self.limiter.keys.counters.count(outcome.is_ok());
+        // Wrong arguments and closed limits are no refusals.
+        if outcome.as_ref().err().is_none_or(|error| error.is_rate_limited() || error.is_queue_full()) {
+            self.limiter.keys.counters.count(outcome.is_ok());
+        }
         Poll::Ready(outcome)
     }
 }

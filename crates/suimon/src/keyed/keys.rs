@@ -58,6 +58,8 @@ pub(super) enum Turn<I: Send + 'static> {
 
 /// Statistics look at no more nests than this.
 const SAMPLE: u64 = 1 << 15;
+/// When to come back where it cannot be said: all who take the room are busy.
+const UNKNOWN: Duration = Duration::from_millis(1);
 /// How many entries are looked at for room, and in passing.
 const LOOK_FOR_ROOM: usize = 16;
 const LOOK_IN_PASSING: usize = 2;
@@ -87,8 +89,18 @@ impl<I: Send + 'static> Keys<I> {
     #[inline(always)]
     fn now(&self, when: When) -> Timestamp {
         match when {
-            When::Now => self.setup.clock.now(),
+            // A time that somebody has brought may be ahead of the clock: by it slots
+            // were found to be as good as new, so it does not run back behind that.
+            When::Now => self.setup.clock.now().max(Timestamp::from_nanos(self.seen.load(Ordering::Relaxed))),
             When::At(time) => self.observe(time),
+        }
+    }
+
+    /// For a limiter of its own, which knows only the times that were brought to it.
+    fn observed(&self, when: When) -> When {
+        match when {
+            When::Now => When::Now,
+            When::At(time) => When::At(self.observe(time)),
         }
     }
 
@@ -126,7 +138,7 @@ impl<I: Send + 'static> Keys<I> {
 
     /// The time by which a batch is decided.
     pub(super) fn batch_time(&self) -> Timestamp {
-        self.setup.clock.now()
+        self.now(When::Now)
     }
 
     /// `allow` for a batch, whose time has been read a moment ago. A key that is not in
@@ -170,6 +182,7 @@ impl<I: Send + 'static> Keys<I> {
         when: When,
         cost: Cost,
     ) -> Result<Decision, Error> {
+        let when = self.observed(when);
         match self.turn(hash, key, when, cost, false)? {
             Turn::Done(decision) => Ok(decision),
             Turn::Busy(held) => held.allow(when, cost),
@@ -205,19 +218,13 @@ impl<I: Send + 'static> Keys<I> {
                 Some((rules, state)) => rules.gate.allow(state, now, cost)?,
                 None => unreachable!("a key that is not busy is idle"),
             },
-            (None, Some(flat)) => {
-                let when_full = match self.setup.overflow {
-                    Overflow::Evict => WhenFull::Evict,
-                    Overflow::Share | Overflow::Deny => WhenFull::Tell,
-                };
-                match flat.enter(hash, cost, || self.now(when), when_full) {
-                    (Entered::Hit(hit, gcra, now), evicted) => {
-                        self.evictions.fetch_add(u64::from(evicted), Ordering::Relaxed);
-                        answer(hit, &gcra, now)
-                    }
-                    (Entered::Full(until), _) => return self.overflow(&shard, now, until),
+            (None, Some(flat)) => match flat.enter(hash, cost, || self.now(when), self.when_full()) {
+                (Entered::Hit(hit, gcra, now), evicted) => {
+                    self.evictions.fetch_add(u64::from(evicted), Ordering::Relaxed);
+                    answer(hit, &gcra, now)
                 }
-            }
+                (Entered::Full(until), _) => return self.overflow(&shard, now, until),
+            },
             (None, None) => match self.enter(&mut shard, hash, key, now, cost)? {
                 Ok(decision) => decision,
                 Err(until) => return self.overflow(&shard, now, until),
@@ -232,6 +239,13 @@ impl<I: Send + 'static> Keys<I> {
         Ok(Turn::Done(decision))
     }
 
+    fn when_full(&self) -> WhenFull {
+        match self.setup.overflow {
+            Overflow::Evict => WhenFull::Evict,
+            Overflow::Share | Overflow::Deny => WhenFull::Tell,
+        }
+    }
+
     /// A new key of a map, or the instant before which there is no room for it.
     fn enter(
         &self,
@@ -243,8 +257,8 @@ impl<I: Send + 'static> Keys<I> {
     ) -> Result<Result<Decision, Timestamp>, Error> {
         let mut state = shard.rules.fresh.clone();
         let decision = shard.rules.gate.allow(&mut state, now, cost)?;
-        // Nothing to be remembered.
-        if !decision.is_allowed() || cost.is_zero() {
+        // Nothing to be remembered: refused, free, or `unlimited`.
+        if state == shard.rules.fresh {
             return Ok(Ok(decision));
         }
         if let Err(until) = self.make_room(shard, now) {
@@ -290,7 +304,7 @@ impl<I: Send + 'static> Keys<I> {
                 self.evictions.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
-            nearest => Err(now.saturating_add(nearest.map_or(Duration::from_nanos(1), |(wait, _)| wait))),
+            nearest => Err(now.saturating_add(nearest.map_or(UNKNOWN, |(wait, _)| wait))),
         }
     }
 
@@ -300,7 +314,10 @@ impl<I: Send + 'static> Keys<I> {
         match self.setup.overflow {
             Overflow::Deny => {
                 let gate = &shard.rules.gate;
-                let status = gate.status(&gate.with_balance(now, Cost::ZERO)?, now)?;
+                let mut used_up = gate.with_balance(now, Cost::ZERO)?;
+                // A pace that owes nothing would let anything pass.
+                let _ = gate.allow(&mut used_up, now, Cost::new(0, 1)?)?;
+                let status = gate.status(&used_up, now)?;
                 let wait = until.saturating_since(now).max(Duration::from_nanos(1));
                 Ok(Turn::Done(Decision::Deny(status, Retry::After { wait, limit: 0 })))
             }
@@ -329,8 +346,11 @@ impl<I: Send + 'static> Keys<I> {
         }
         let mut state = shard.rules.fresh.clone();
         if let Some(flat) = &self.flat {
-            match flat.take(hash, now) {
-                Ok(word) => state.set_word(word),
+            match flat.take(hash, now, self.when_full()) {
+                Ok((word, evicted)) => {
+                    state.set_word(word);
+                    self.evictions.fetch_add(u64::from(evicted), Ordering::Relaxed);
+                }
                 Err(_) if force => {}
                 Err(until) => return Err(until),
             }
@@ -378,6 +398,15 @@ impl<I: Send + 'static> Keys<I> {
         Held::new(self.clone(), hash, shared)
     }
 
+    /// The errors of the arguments, before anything is done for a key.
+    pub(super) fn check(&self, hash: u64, key: &impl Find<I>, cost: Cost) -> Result<(), Error> {
+        let shard = self.shard(hash);
+        if shard.find_key(hash, key).is_none() {
+            shard.rules.gate.ready(&shard.rules.fresh, Timestamp::ZERO, cost)?;
+        }
+        Ok(())
+    }
+
     /// The limiter of a key, which is busy from now on as long as it is held.
     pub(super) fn busy(self: &Arc<Self>, hash: u64, key: &impl Find<I>, force: bool) -> Result<Held<I>, Error> {
         let now = self.now(When::Now);
@@ -404,7 +433,12 @@ impl<I: Send + 'static> Keys<I> {
         when: When,
         cost: Cost,
     ) -> Result<Decision, Error> {
-        let now = self.now(when);
+        // Looking moves no time on.
+        let seen = Timestamp::from_nanos(self.seen.load(Ordering::Acquire));
+        let (when, now) = match when {
+            When::Now => (when, self.now(when)),
+            When::At(time) => (When::At(time.max(seen)), time.max(seen)),
+        };
         let mut shard = self.shard(hash);
         if let Some(at) = shard.find_key(hash, key) {
             if let Some(busy) = shard.entry(at).busy() {
@@ -514,6 +548,7 @@ impl<I: Send + 'static> Keys<I> {
             None => None,
         };
         let mut busy = Vec::new();
+        let mut version = 0;
         {
             // All at once: a key is under the rules of its shard, and the table under
             // those of all.
@@ -521,7 +556,7 @@ impl<I: Send + 'static> Keys<I> {
             let now = self.setup.clock.now().max(Timestamp::from_nanos(self.seen.load(Ordering::Acquire)));
             let mut rules = shards[0].rules.changed(gate, now, carry);
             if let (Some(flat), Some(gcra)) = (&self.flat, gcra) {
-                flat.limits.change(gcra, now, carry);
+                version = flat.limits.change(gcra, now, carry);
                 rules = rules.without_past();
             }
             let rules = Arc::new(rules);
@@ -539,7 +574,7 @@ impl<I: Send + 'static> Keys<I> {
             }
         }
         if let Some(flat) = &self.flat {
-            flat.sweep_if_due();
+            flat.sweep_if_due(version);
         }
         for held in busy {
             self.carry_out(&held, carry)?;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use suimon_core::gcra::Gcra;
+use suimon_core::gcra::{FRESH, Gcra};
 use suimon_core::{Carry, Timestamp};
 
 use crate::sync::{Mutex, lock};
@@ -67,8 +67,9 @@ impl Limits {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Puts another limit in force. Changes come one at a time: the caller sees to it.
-    pub(super) fn change(&self, gcra: Gcra, at: Timestamp, carry: Carry) {
+    /// Puts another limit in force, and answers its version. Changes come one at a time:
+    /// the caller sees to it.
+    pub(super) fn change(&self, gcra: Gcra, at: Timestamp, carry: Carry) -> u64 {
         let version = self.current.load(Ordering::Relaxed) + 1;
         // Whoever sees one of the words to come sees that the version has moved on.
         fence(Ordering::Release);
@@ -80,11 +81,12 @@ impl Limits {
         }
         // Under the lock, so that `past` ends with the version in force.
         self.current.store(version, Ordering::Release);
+        version
     }
 
-    /// Is it time to bring all slots to the version in force?
-    pub(super) fn wants_sweep(&self) -> bool {
-        self.version().is_multiple_of(SWEEP)
+    /// Is it for this change to bring all slots to the version in force?
+    pub(super) fn wants_sweep(version: u64) -> bool {
+        version.is_multiple_of(SWEEP)
     }
 
     /// A word of a slot whose version ends in `bits`, as it is under the version
@@ -98,9 +100,11 @@ impl Limits {
         for version in from + 1..=to {
             let next = at(version);
             word = match (old, next) {
+                // As good as new then: like a key that was not there.
+                (Some(old), Some(next)) if word <= old.gcra.ticks().at(next.at) => FRESH,
                 (Some(old), Some(next)) => next.gcra.carry(&old.gcra, word, next.at, next.carry),
                 // Swept away long ago.
-                _ => 0,
+                _ => FRESH,
             };
             old = next;
         }
@@ -162,7 +166,7 @@ mod tests {
     }
 
     /// A word that has slept through several changes is what a gate makes of it that
-    /// was there at each.
+    /// was there at each; and one that was as good as new is new.
     #[test]
     fn a_word_is_carried_through_all_changes() {
         let carries = [Carry::Keep, Carry::Scale, Carry::Balance, Carry::Reset];
@@ -182,7 +186,11 @@ mod tests {
                 let carry = carries[n % 3];
                 limits.change(bucket(tokens), at, carry);
                 let next = gate.changed(format!("bucket {tokens}/s").parse::<Policy>().unwrap()).unwrap();
-                next.adopt(&mut state, &gate, at, carry).unwrap();
+                if gate.is_fresh(&state, at).unwrap() {
+                    state = next.fresh();
+                } else {
+                    next.adopt(&mut state, &gate, at, carry).unwrap();
+                }
                 gate = next;
                 let carried = limits.carried(word, skip & (RING - 1), skip + n as u64 + 1);
                 assert_eq!(Some(carried), state.word(), "{skip} {n}");

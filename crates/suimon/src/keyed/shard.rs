@@ -104,9 +104,11 @@ impl Rules {
         let steps: Vec<&Past> = self.past.iter().skip(skip).collect();
         for (nth, step) in steps.iter().enumerate() {
             let next = steps.get(nth + 1).map_or(&self.gate, |past| &past.gate);
-            // The state is one of the gate before, by its version.
-            if next.adopt(state, &step.gate, step.until, step.carry).is_err() {
-                *state = self.fresh.clone();
+            // As good as new then: like a key that was not there. The state is one of the
+            // gate before, by its version.
+            let new = step.gate.is_fresh(state, step.until).unwrap_or(true);
+            if new || next.adopt(state, &step.gate, step.until, step.carry).is_err() {
+                *state = next.fresh();
             }
         }
         *version = self.version;
