@@ -175,8 +175,9 @@ macro_rules! verbs {
 
         /// `allow` at a time that the caller brings.
         ///
-        /// Of several such times the latest counts, for all keys: an older one after
-        /// it mints nothing. Bring them from the origin of the limiter's clock.
+        /// Of several such times the latest counts, for all keys and also where the clock
+        /// is asked: an older one after it mints nothing. So bring them from the origin
+        /// of the limiter's clock.
         ///
         /// # Errors
         /// As for `allow`.

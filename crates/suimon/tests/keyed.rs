@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use suimon::clock::ManualClock;
+use suimon::clock::{Clock, ManualClock};
 use suimon::{Carry, Decision, Error, Keyed, KeyedBuilder, KeyedMap, Overflow, Timestamp};
 
 fn builder(policy: &str, clock: &ManualClock) -> KeyedBuilder {
@@ -379,4 +379,54 @@ fn keys_that_meet() {
     }
     clock.advance(3601 * SECOND);
     assert!(names.iter().all(|name| allowed(map.allow(name.as_str(), 1))));
+}
+
+/// A flat table and a map.
+fn both(policy: &str, clock: &ManualClock, max_keys: usize, overflow: Overflow) -> [Keyed; 2] {
+    [builder(policy, clock), builder(policy, clock).in_map()]
+        .map(|builder| builder.max_keys(max_keys).overflow(overflow).build().unwrap())
+}
+
+/// A key that was paused takes no room when the pause is over.
+#[test]
+fn a_pause_that_is_over_takes_no_room() {
+    let clock = ManualClock::new();
+    for keyed in both("bucket 5/h", &clock, 8, Overflow::Deny) {
+        for n in 0..40_u32 {
+            keyed.pause_for(&n, SECOND).unwrap();
+        }
+        clock.advance(3600 * SECOND);
+        let passed = (100..108_u32).filter(|n| allowed(keyed.allow(n, 5))).count();
+        assert_eq!((passed, keyed.stats().overflows()), (8, 0));
+    }
+}
+
+/// A peek at a time to come changes nothing for those who come before that.
+#[test]
+fn a_peek_ahead_changes_nothing() {
+    let at = Timestamp::from_secs;
+    let clock = ManualClock::new();
+    for keyed in both("bucket 1/s", &clock, 10, Overflow::Share) {
+        assert!(allowed(keyed.allow_at(at(10), "a", 1)));
+        assert!(allowed(keyed.peek_at(at(20), "a", 1)));
+        assert!(!allowed(keyed.allow_at(at(10), "a", 1)), "it is not a second later");
+    }
+}
+
+/// A time ahead of the clock counts for calls by the clock too: what was found to be as
+/// good as new by it is not charged for an earlier time again.
+#[test]
+fn a_time_ahead_of_the_clock_is_everybodys() {
+    let clock = ManualClock::new();
+    for keyed in both("bucket 1/min", &clock, 10, Overflow::Deny) {
+        assert!(allowed(keyed.allow("a", 1)) && !allowed(keyed.allow("a", 1)));
+        let ahead = clock.now().saturating_add(61 * SECOND);
+        assert!(allowed(keyed.allow_at(ahead, "b", 1)));
+        assert!(allowed(keyed.allow("a", 1)), "it is a minute later");
+        assert!(!allowed(keyed.allow("a", 1)));
+        clock.advance(60 * SECOND);
+        assert!(!allowed(keyed.allow("a", 1)), "the clock has not caught up");
+        clock.advance(62 * SECOND);
+        assert!(allowed(keyed.allow("a", 1)));
+    }
 }

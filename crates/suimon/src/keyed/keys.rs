@@ -218,13 +218,20 @@ impl<I: Send + 'static> Keys<I> {
                 Some((rules, state)) => rules.gate.allow(state, now, cost)?,
                 None => unreachable!("a key that is not busy is idle"),
             },
-            (None, Some(flat)) => match flat.enter(hash, cost, || self.now(when), self.when_full()) {
-                (Entered::Hit(hit, gcra, now), evicted) => {
-                    self.evictions.fetch_add(u64::from(evicted), Ordering::Relaxed);
-                    answer(hit, &gcra, now)
+            (None, Some(flat)) => {
+                let enter = || flat.enter(hash, cost, || self.now(when), self.when_full());
+                let mut entered = enter();
+                if matches!(entered, (Entered::Full(_), _)) && self.rest_some(&mut shard, now) {
+                    entered = enter();
                 }
-                (Entered::Full(until), _) => return self.overflow(&shard, now, until),
-            },
+                match entered {
+                    (Entered::Hit(hit, gcra, now), evicted) => {
+                        self.evictions.fetch_add(u64::from(evicted), Ordering::Relaxed);
+                        answer(hit, &gcra, now)
+                    }
+                    (Entered::Full(until), _) => return self.overflow(&shard, now, until),
+                }
+            }
             (None, None) => match self.enter(&mut shard, hash, key, now, cost)? {
                 Ok(decision) => decision,
                 Err(until) => return self.overflow(&shard, now, until),
@@ -278,6 +285,7 @@ impl<I: Send + 'static> Keys<I> {
         let mut forgotten = 0;
         for _ in 0..if counted { LOOK_IN_PASSING } else { LOOK_FOR_ROOM } {
             let Some(at) = shard.turn() else { break };
+            self.rest(shard, at, now);
             match shard.until_fresh(at, now) {
                 Some(Duration::ZERO) => {
                     shard.remove(at);
@@ -289,8 +297,7 @@ impl<I: Send + 'static> Keys<I> {
                     }
                 }
                 Some(wait) if nearest.is_none_or(|(least, _)| wait < least) => nearest = Some((wait, at)),
-                Some(_) => {}
-                None => self.rest(shard, at, now),
+                Some(_) | None => {}
             }
         }
         if counted {
@@ -373,6 +380,17 @@ impl<I: Send + 'static> Keys<I> {
     fn limiter(&self, rules: &Rules, state: State) -> Arc<Shared> {
         let Setup { clock, calendar, max_queue, .. } = &self.setup;
         Shared::new(rules.gate.clone(), state, clock.clone(), *max_queue, calendar.clone())
+    }
+
+    /// Lets some busy keys give up their limiters whose pauses, say, are over; answers
+    /// whether that has made room.
+    fn rest_some(&self, shard: &mut Shard<I>, now: Timestamp) -> bool {
+        let before = shard.len();
+        for _ in 0..LOOK_FOR_ROOM {
+            let Some(at) = shard.turn() else { break };
+            self.rest(shard, at, now);
+        }
+        shard.len() < before
     }
 
     /// A busy key that nobody uses any more gives up its limiter.

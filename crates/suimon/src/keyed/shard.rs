@@ -120,6 +120,10 @@ impl<I> Shard<I> {
         Shard { rules, entries: Vec::new(), index: HashTable::new(), hand: 0 }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn find(&self, hash: u64, is: impl Fn(&Entry<I>) -> bool) -> Option<usize> {
         let same = |at: &usize| self.entries[*at].hash == hash && is(&self.entries[*at]);
         self.index.find(hash, same).copied()
