@@ -15,5 +15,7 @@
 
 pub mod golden;
 pub mod model;
+#[cfg(all(feature = "servers", unix))]
+pub mod servers;
 pub mod subjects;
 mod utc;
