@@ -44,9 +44,15 @@ pub(crate) struct Answer {
 impl Answer {
     /// What `one.lua` tells.
     pub(crate) fn of_one(bytes: &[u8], gcra: &Gcra, charged: Option<u128>) -> Option<Answer> {
-        let (passes, mut doubles) = head(bytes)?;
+        let (passes, bytes) = match bytes.strip_prefix(b"D") {
+            Some(rest) if rest.len() % 8 == 0 => (false, rest),
+            _ => (true, bytes),
+        };
+        let mut doubles = Doubles(bytes);
         let now = from_nanos_pair(doubles.pair()?);
-        let (arrival, back) = (gcra.units.from_pair(doubles.pair()?), gcra.units.from_pair(doubles.pair()?));
+        let arrival = gcra.units.from_pair(doubles.pair()?);
+        // Left out where it is nothing.
+        let back = doubles.pair().map_or(0, |back| gcra.units.from_pair(back));
         // Before it was charged, and less what it may run ahead.
         let start = charged.map_or(0, |ahead| gcra.units.nanos_up(arrival.saturating_sub(ahead)));
         let told = vec![vec![Told::Gcra { arrival, back }]];

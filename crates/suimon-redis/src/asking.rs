@@ -163,6 +163,10 @@ impl<'a> Asking<'a> {
         for _ in 0..MOST_TRIES {
             let value = if self.is_one() { self.ask_one().await? } else { self.ask_many().await? };
             match value {
+                // The short script says in the fewest bytes that it passes.
+                Value::BulkString(bytes) if self.is_one() && bytes.len() % 8 <= 1 && bytes.len() > 8 => {
+                    return Ok((self.read(&bytes).ok_or_else(nonsense)?, false));
+                }
                 Value::BulkString(bytes) => match bytes.split_first() {
                     Some((b'A' | b'D', _)) => {
                         let answer = self.read(&bytes).ok_or_else(nonsense)?;
@@ -200,14 +204,14 @@ impl<'a> Asking<'a> {
         let (Some(part), scripts) = (self.parts.first(), &self.store.scripts) else { return Err(nonsense()) };
         let gcra = part.plan.gcra().ok_or_else(nonsense)?;
         let [base, cost, slack] = gcra.charge(self.wants(part));
-        let mut numbers = Vec::with_capacity(64);
-        put(&mut numbers, &base[..1]);
+        let mut numbers = Vec::with_capacity(72 + part.plan.tag_bytes.len());
+        put(&mut numbers, &[part.plan.number, base[0]]);
         put(&mut numbers, &cost);
         put(&mut numbers, &slack);
         put(&mut numbers, &[f64::from(u8::from(self.does != Does::Peek))]);
         put(&mut numbers, &self.at_pair());
-        let arguments = [&*part.plan.tag_bytes, &numbers];
-        Ok(scripts.one.run(&self.store.link, self.deadline, &self.names, &arguments).await?)
+        numbers.extend_from_slice(&part.plan.tag_bytes);
+        Ok(scripts.one.run(&self.store.link, self.deadline, &self.names, &[&numbers]).await?)
     }
 
     async fn ask_many(&self) -> Result<Value, Error> {
@@ -289,9 +293,7 @@ impl<'a> Asking<'a> {
             } else {
                 carry(&own, &old, &body, self.at.map_or(now, Timestamp::as_nanos), part.limits.carry())
             };
-            let mut carried = own.tag_bytes.clone();
-            carried.extend(body.write(own.layouts()));
-            part.carried = Some((value.clone(), carried));
+            part.carried = Some((value.clone(), body.write(&own.tag, own.layouts())));
         }
         Ok(())
     }
@@ -302,7 +304,8 @@ impl<'a> Asking<'a> {
         let (length, rest) = bytes.split_first_chunk().ok_or_else(other)?;
         let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| other())?;
         let (answer, mut tags) = rest.split_at_checked(length).ok_or_else(other)?;
-        for part in &mut self.parts {
+        // A tag is found from its end.
+        for part in self.parts.iter_mut().rev() {
             let (tag, rest) = Tag::split(tags).ok_or_else(other)?;
             tags = rest;
             let own = self.store.plans.of(part.limits, &*self.store.calendar)?;

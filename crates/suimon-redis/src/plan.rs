@@ -1,8 +1,8 @@
 //! Limits, made ready for the scripts.
 //!
 //! What a script is told of the limits of a key is a string of doubles: what it does with
-//! them (0 charges, 1 gives back), is the cost zero, how many limits; then for each its
-//! kind and
+//! them (0 charges, 1 gives back), is the cost zero, how many limits, the number of their
+//! tag; then for each its kind and
 //!
 //! | kind | numbers |
 //! |---|---|
@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) tag: Tag,
     /// The tag as it stands in values.
     pub(crate) tag_bytes: Vec<u8>,
+    /// The number that stands for it.
+    pub(crate) number: f64,
     pub(crate) rules: Vec<Rule>,
     gate: Gate,
 }
@@ -90,13 +92,19 @@ impl Plan {
         let rules = policy.limits().iter().map(|limit| Rule::new(limit, calendar)).collect::<Result<_, _>>()?;
         let tag = Tag { version, policy: policy.to_string() };
         let gate = Gate::with_calendar(policy, calendar)?;
-        Ok(Plan { tag_bytes: tag.to_bytes(), tag, rules, gate })
+        Ok(Plan { tag_bytes: tag.to_bytes(), number: tag.number(), tag, rules, gate })
     }
 
     /// The same limits in another version.
     pub(crate) fn with_version(&self, version: u64) -> Plan {
         let tag = Tag { version, policy: self.tag.policy.clone() };
-        Plan { tag_bytes: tag.to_bytes(), tag, rules: self.rules.clone(), gate: self.gate.clone() }
+        Plan {
+            tag_bytes: tag.to_bytes(),
+            number: tag.number(),
+            tag,
+            rules: self.rules.clone(),
+            gate: self.gate.clone(),
+        }
     }
 
     /// The errors of the arguments.
@@ -169,7 +177,7 @@ impl Plan {
 
     fn head(&self, does: f64, cost: Cost) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(24 + 80 * self.rules.len());
-        put(&mut bytes, &[does, f64::from(u8::from(cost.is_zero())), self.rules.len() as f64]);
+        put(&mut bytes, &[does, f64::from(u8::from(cost.is_zero())), self.rules.len() as f64, self.number]);
         bytes
     }
 }
@@ -187,11 +195,12 @@ pub(crate) struct Booked {
 
 impl Booked {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.tag.to_bytes();
+        let mut bytes = Vec::new();
         bytes.extend_from_slice(&self.start.to_le_bytes());
         bytes.extend_from_slice(&self.estimate.as_whole().to_le_bytes());
         bytes.extend_from_slice(&self.estimate.subsec_nanos().to_le_bytes());
         bytes.extend(self.marks.iter().flat_map(|mark| mark.to_le_bytes()));
+        bytes.extend(self.tag.to_bytes());
         bytes
     }
 
@@ -332,5 +341,6 @@ mod tests {
         assert_eq!(Booked::from_bytes(&bytes), Some(booked));
         assert_eq!(Booked::from_bytes(&bytes[1..]), None);
         assert_eq!(Booked::from_bytes(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(Booked::from_bytes(&bytes[40..]), None);
     }
 }

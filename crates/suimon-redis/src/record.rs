@@ -1,13 +1,13 @@
 //! What stands in Redis: one string for each key.
 //!
-//! A value begins with a *tag*, which says under which limits it was written: two bytes
-//! that mark the format, the length of the rest of the tag, the version of the limits,
-//! and the limits as text. A script compares it as a whole: it decides only about values
-//! with the tag that it was called with. The others are first carried over by
-//! [`carry`](crate::carry).
+//! It ends with a *tag*, which says under which limits it was written: the limits as
+//! text, their version, the length of both, and two bytes that mark the format. A script
+//! decides only about values with the tag that it was called with. The others are
+//! first carried over by [`carry`](crate::carry).
 //!
-//! Behind the tag come doubles, little-endian: the latest instant at which it was decided
-//! about, and then for each limit
+//! It begins with doubles, little-endian: a number that stands for the tag and is compared
+//! sooner, the microsecond at which the key expires (0 where that is not known), the latest
+//! instant at which it was decided about, and then for each limit
 //!
 //! | limit | what is kept |
 //! |---|---|
@@ -30,23 +30,33 @@ pub(crate) struct Tag {
 
 impl Tag {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = MARK.to_vec();
-        // 64 limits at most are shorter than that.
-        let length = u16::try_from(8 + self.policy.len()).unwrap_or(u16::MAX);
-        bytes.extend_from_slice(&length.to_le_bytes());
+        let mut bytes = self.policy.as_bytes().to_vec();
         bytes.extend_from_slice(&self.version.to_le_bytes());
-        bytes.extend_from_slice(self.policy.as_bytes());
+        // 64 limits at most are shorter than that.
+        let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(MARK);
         bytes
     }
 
-    /// The tag at the beginning of some bytes, and what follows.
+    /// The tag at the end of some bytes, and what is before it.
     pub(crate) fn split(bytes: &[u8]) -> Option<(Tag, &[u8])> {
-        let bytes = bytes.strip_prefix(MARK)?;
-        let (length, bytes) = bytes.split_first_chunk()?;
-        let (tag, rest) = bytes.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-        let (version, policy) = tag.split_first_chunk()?;
+        let bytes = bytes.strip_suffix(MARK)?;
+        let (bytes, length) = bytes.split_last_chunk()?;
+        let length = usize::from(u16::from_le_bytes(*length));
+        let (rest, tag) = bytes.split_at_checked(bytes.len().checked_sub(length)?)?;
+        let (policy, version) = tag.split_last_chunk()?;
         let policy = std::str::from_utf8(policy).ok()?.to_owned();
         Some((Tag { version: u64::from_le_bytes(*version), policy }, rest))
+    }
+
+    /// A whole number below 2^53 that no other tag has, in all likelihood: FNV-1a, with its
+    /// upper bits mixed into the lower ones.
+    pub(crate) fn number(&self) -> f64 {
+        let hash = self.to_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        ((hash ^ hash >> 29).wrapping_mul(0x9fb2_1c65_1e98_df25) >> 11) as f64
     }
 }
 
@@ -90,13 +100,16 @@ pub(crate) struct Body {
 impl Body {
     pub(crate) fn read(bytes: &[u8], layouts: impl Iterator<Item = Layout>) -> Option<Body> {
         let mut doubles = Doubles(bytes);
+        let _number_and_expiry = doubles.pair()?;
         let seen = from_nanos_pair(doubles.pair()?);
         let slots = layouts.map(|layout| doubles.slot(layout)).collect::<Option<Vec<_>>>()?;
         doubles.0.is_empty().then_some(Body { seen, slots })
     }
 
-    pub(crate) fn write(&self, layouts: impl Iterator<Item = Layout>) -> Vec<u8> {
+    /// The value, but for its expiry.
+    pub(crate) fn write(&self, tag: &Tag, layouts: impl Iterator<Item = Layout>) -> Vec<u8> {
         let mut bytes = Vec::new();
+        put(&mut bytes, &[tag.number(), 0.0]);
         put(&mut bytes, &nanos_pair(self.seen));
         for (slot, layout) in self.slots.iter().zip(layouts) {
             match (slot, layout) {
@@ -120,6 +133,7 @@ impl Body {
                 _ => {}
             }
         }
+        bytes.extend(tag.to_bytes());
         bytes
     }
 }
@@ -186,14 +200,25 @@ mod tests {
                 Slot::Fixed { start: 3, end: 9, used: 1 },
             ],
         };
-        let mut bytes = tag.to_bytes();
-        bytes.extend(body.write(layouts.into_iter()));
+        let bytes = body.write(&tag, layouts.into_iter());
         let (read, rest) = Tag::split(&bytes).unwrap();
         assert_eq!((read, Body::read(rest, layouts.into_iter())), (tag, Some(body)));
-        for cut in 0..bytes.len() {
-            let read = Tag::split(&bytes[..cut]).and_then(|(_, rest)| Body::read(rest, layouts.into_iter()));
-            assert_eq!(read, None, "{cut}");
+        for cut in 1..bytes.len() {
+            let read = |bytes| Tag::split(bytes).and_then(|(_, rest)| Body::read(rest, layouts.into_iter()));
+            assert_eq!((read(&bytes[..cut]), read(&bytes[cut..])), (None, None), "{cut}");
         }
         assert_eq!(Tag::split(b"1795996800"), None);
+    }
+
+    #[test]
+    fn tags_have_numbers_of_their_own() {
+        let mut numbers = std::collections::HashSet::new();
+        for version in 0..1000 {
+            for policy in ["bucket 10/s", "bucket 11/s", "bucket 10/s burst 20"] {
+                let number = Tag { version, policy: policy.to_owned() }.number();
+                assert!(number.fract() == 0.0 && number < 9_007_199_254_740_992.0);
+                assert!(numbers.insert(number.to_bits()));
+            }
+        }
     }
 }

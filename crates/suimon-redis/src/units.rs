@@ -121,9 +121,10 @@ fn double(number: u128) -> f64 {
     number as f64
 }
 
-/// The inverse; what a script tells is never negative, and what is not a number is zero.
+/// The inverse. A script tells nothing else; of bytes that somebody else has written,
+/// what is no number is taken as zero, and what is too large as 2^53.
 fn whole(number: f64) -> u128 {
-    number as u128
+    number.min(9_007_199_254_740_992.0) as u128
 }
 
 /// `a * b / c`, rounded up, for numbers below 2^127: long multiplication, one bit of `a`

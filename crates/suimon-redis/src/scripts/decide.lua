@@ -60,8 +60,8 @@ for p = 1, parts do
     v, replaced[p] = ARGV[a + 3], true
   end
   if v then
-    if sub(v, 1, #tag) == tag then
-      local at, at_n = unpack('<dd', v, #tag + 1)
+    if #v >= 32 + #tag and sub(v, -#tag) == tag then
+      local at, at_n = unpack('<dd', v, 17)
       if later(at, at_n, seen, seen_n) then
         seen, seen_n = at, at_n
       end
@@ -209,8 +209,8 @@ end
 local limits, passes = {}, true
 for p = 1, parts do
   local blob, v = ARGV[4 * p - 1], values[p]
-  local does, is_free, count, at = unpack('<ddd', blob)
-  local pos = #ARGV[4 * p - 2] + 17
+  local does, is_free, count, _, at = unpack('<dddd', blob)
+  local pos = 33
   for _ = 1, count do
     local l = {part = p, does = does, is_free = is_free == 1}
     local ready, ready_n = now, now_n
@@ -382,15 +382,20 @@ for p = 1, parts do
         call('DEL', KEYS[p])
       end
     else
-      local value = ARGV[a] .. pack('<dd', now, now_n) .. table.concat(kept[p])
+      local expiry, how, ms = fresh[p] + 1000000, 'PXAT', 0
       if is_real then
-        call('SET', KEYS[p], value, 'PXAT', math.floor(fresh[p] / 1000) + 1)
+        ms = math.floor(expiry / 1000)
       else
-        call('SET', KEYS[p], value, 'PX', math.floor((fresh[p] - now) / 1000) + 600000)
+        -- A test's own time: it has nothing to do with the server's.
+        expiry, how, ms = 0, 'PX', math.ceil((fresh[p] - now) / 1000) + 600000
       end
+      local is = unpack('<d', ARGV[a + 1], 25)
+      local value = pack('<dddd', is, expiry, now, now_n) .. table.concat(kept[p]) .. ARGV[a]
+      call('SET', KEYS[p], value, how, ms)
     end
   elseif found[p] and call('PTTL', KEYS[p]) == -1 then
-    call('PEXPIRE', KEYS[p], math.max(1, math.ceil((fresh[p] - now) / 1000)))
+    -- Somebody has taken its expiry away.
+    call('PEXPIRE', KEYS[p], math.ceil(math.max(fresh[p] - now, 0) / 1000) + 1000)
   end
 end
 
