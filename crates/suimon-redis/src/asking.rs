@@ -282,7 +282,7 @@ impl<'a> Asking<'a> {
                 continue;
             }
             let old = self.store.plan_of(&tag, &own)?;
-            let body = Body::read(body, old.layouts()).ok_or_else(foreign)?;
+            let body = Body::read(body, &tag, old.layouts()).ok_or_else(foreign)?;
             if tag.version > own.tag.version {
                 old.check(part.cost)?;
                 part.plan = old;

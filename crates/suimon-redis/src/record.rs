@@ -98,9 +98,13 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    pub(crate) fn read(bytes: &[u8], layouts: impl Iterator<Item = Layout>) -> Option<Body> {
+    /// Reads what stands before a tag.
+    pub(crate) fn read(bytes: &[u8], tag: &Tag, layouts: impl Iterator<Item = Layout>) -> Option<Body> {
         let mut doubles = Doubles(bytes);
-        let _number_and_expiry = doubles.pair()?;
+        let [number, _expiry] = doubles.pair()?;
+        if number != tag.number() {
+            return None;
+        }
         let seen = from_nanos_pair(doubles.pair()?);
         let slots = layouts.map(|layout| doubles.slot(layout)).collect::<Option<Vec<_>>>()?;
         doubles.0.is_empty().then_some(Body { seen, slots })
@@ -202,9 +206,10 @@ mod tests {
         };
         let bytes = body.write(&tag, layouts.into_iter());
         let (read, rest) = Tag::split(&bytes).unwrap();
-        assert_eq!((read, Body::read(rest, layouts.into_iter())), (tag, Some(body)));
+        assert_eq!(Body::read(rest, &read, layouts.into_iter()), Some(body));
+        assert_eq!(read, tag);
         for cut in 1..bytes.len() {
-            let read = |bytes| Tag::split(bytes).and_then(|(_, rest)| Body::read(rest, layouts.into_iter()));
+            let read = |bytes| Tag::split(bytes).and_then(|(tag, rest)| Body::read(rest, &tag, layouts.into_iter()));
             assert_eq!((read(&bytes[..cut]), read(&bytes[cut..])), (None, None), "{cut}");
         }
         assert_eq!(Tag::split(b"1795996800"), None);
