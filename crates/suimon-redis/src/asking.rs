@@ -12,7 +12,7 @@ use crate::answer::Answer;
 use crate::carry::carry;
 use crate::error::{self, Error};
 use crate::keys::{check_parts, check_slots};
-use crate::plan::{Ask, Booked, Plan};
+use crate::plan::{Ask, Booked, Plan, nanos};
 use crate::record::{Body, Doubles, Tag, put};
 use crate::store::Shared;
 use crate::units::{from_nanos_pair, nanos_pair};
@@ -25,6 +25,10 @@ enum Does {
     Reserve = 2,
     Adopt = 3,
     Settle = 4,
+}
+
+impl Does {
+    const ALL: [Does; 5] = [Does::Peek, Does::Allow, Does::Reserve, Does::Adopt, Does::Settle];
 }
 
 /// How often a call is asked anew because others have changed the limits of its keys, or
@@ -218,7 +222,7 @@ impl<'a> Asking<'a> {
         let mut head = Vec::with_capacity(56);
         put(&mut head, &[f64::from(self.does as u8)]);
         put(&mut head, &self.at_pair());
-        put(&mut head, &nanos_pair(self.max_wait.map_or(u64::MAX, crate::plan::nanos)));
+        put(&mut head, &nanos_pair(self.max_wait.map_or(u64::MAX, nanos)));
         put(&mut head, &[self.lifetime.as_millis().max(1) as f64, self.parts.len() as f64]);
         let limits = self.parts.iter().map(|part| match &part.gives_back {
             Some((booked, actual)) => part.plan.to_give_back(booked, *actual),
@@ -229,6 +233,10 @@ impl<'a> Asking<'a> {
         for (part, limits) in self.parts.iter().zip(&limits) {
             let (old, new): (&[u8], &[u8]) = part.carried.as_ref().map_or((b"", b""), |(old, new)| (old, new));
             arguments.extend([&*part.plan.tag_bytes, limits, old, new]);
+        }
+        let memo = self.memo();
+        if self.names.len() > self.parts.len() {
+            arguments.push(&memo);
         }
         let script = &self.store.scripts.decide;
         Ok(script.run(&self.store.link, self.deadline, &self.names, &arguments).await?)
@@ -284,7 +292,10 @@ impl<'a> Asking<'a> {
             let old = self.store.plan_of(&tag, &own)?;
             let body = Body::read(body, &tag, old.layouts()).ok_or_else(foreign)?;
             if tag.version > own.tag.version {
-                old.check(part.cost)?;
+                // What went beyond an estimate has been spent, however much it is.
+                if self.does != Does::Settle {
+                    old.check(part.cost)?;
+                }
                 part.plan = old;
                 continue;
             }
@@ -298,23 +309,50 @@ impl<'a> Asking<'a> {
         Ok(())
     }
 
-    /// The recorded answer to an earlier call of the same id.
+    /// What is recorded with an answer: what was asked.
+    fn memo(&self) -> Vec<u8> {
+        let mut memo = vec![self.does as u8];
+        memo.extend_from_slice(&self.max_wait.map_or(u64::MAX, nanos).to_le_bytes());
+        for part in &self.parts {
+            memo.extend_from_slice(&part.cost.as_whole().to_le_bytes());
+            memo.extend_from_slice(&part.cost.subsec_nanos().to_le_bytes());
+            memo.extend_from_slice(&(part.plan.tag_bytes.len() as u64).to_le_bytes());
+            memo.extend_from_slice(&part.plan.tag_bytes);
+        }
+        memo
+    }
+
+    /// The recorded answer to an earlier call of the same id. From here on this is that
+    /// call, whatever was asked now.
     fn recorded(&mut self, bytes: &[u8]) -> Result<Answer, Error> {
         let other = || Error::unavailable("the id of the request was used for another call: take a new one for each");
-        let (length, rest) = bytes.split_first_chunk().ok_or_else(other)?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| other())?;
-        let (answer, mut tags) = rest.split_at_checked(length).ok_or_else(other)?;
-        // A tag is found from its end.
-        for part in self.parts.iter_mut().rev() {
-            let (tag, rest) = Tag::split(tags).ok_or_else(other)?;
-            tags = rest;
-            let own = self.store.plans.of(part.limits, &*self.store.calendar)?;
-            part.plan = self.store.plan_of(&tag, &own)?;
-        }
-        if !tags.is_empty() {
-            return Err(other());
-        }
+        let answer = self.read_recorded(bytes).ok_or_else(other)??;
         Answer::of_many(answer, self.plans()).ok_or_else(other)
+    }
+
+    fn read_recorded<'b>(&mut self, bytes: &'b [u8]) -> Option<Result<&'b [u8], Error>> {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (answer, memo) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+        let (&does, memo) = memo.split_first()?;
+        self.does = Does::ALL.into_iter().find(|known| *known as u8 == does)?;
+        let (wait, mut memo) = memo.split_first_chunk()?;
+        let wait = u64::from_le_bytes(*wait);
+        self.max_wait = (wait != u64::MAX).then(|| Duration::from_nanos(wait));
+        for part in &mut self.parts {
+            let (whole, rest) = memo.split_first_chunk()?;
+            let (fraction, rest) = rest.split_first_chunk()?;
+            let (length, rest) = rest.split_first_chunk()?;
+            let (tag, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+            memo = rest;
+            part.cost = Cost::new(u64::from_le_bytes(*whole), u32::from_le_bytes(*fraction)).ok()?;
+            let tag = Tag::split(tag).filter(|(_, rest)| rest.is_empty())?.0;
+            let plan = self.store.plans.of(part.limits, &*self.store.calendar);
+            match plan.and_then(|own| self.store.plan_of(&tag, &own)) {
+                Ok(plan) => part.plan = plan,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        memo.is_empty().then_some(Ok(answer))
     }
 
     fn outcome(&self, call: &Call, answer: &Answer) -> Outcome {
@@ -330,7 +368,7 @@ impl<'a> Asking<'a> {
         }
         let places = call.parts.iter().zip(&self.parts).enumerate();
         let places = places
-            .map(|(index, (part, asked))| (part.key.clone(), answer.booked(index, &asked.plan, part.cost).to_bytes()));
+            .map(|(index, (part, asked))| (part.key.clone(), answer.booked(index, &asked.plan, asked.cost).to_bytes()));
         Outcome::Booked(status, Ticket { wait: answer.wait(), parts: places.collect() })
     }
 }

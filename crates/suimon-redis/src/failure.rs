@@ -89,7 +89,7 @@ fn judge(error: &RedisError) -> (Meaning, &'static str) {
     } else if is("OOM") {
         "; the server has no memory left: raise its `maxmemory`, or let other keys expire"
     } else if is("NOPERM") {
-        "; the user needs the keys of the prefix and the commands eval, evalsha, get, set, del, pttl, pexpire and time"
+        "; the user needs the keys of the prefix and the commands eval, evalsha, get, set, setrange, pttl, pexpire and time"
     } else if is("CROSSSLOT") {
         "; give all keys of a call the same part in braces"
     } else {

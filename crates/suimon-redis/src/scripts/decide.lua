@@ -377,11 +377,8 @@ for p = 1, parts do
   local does, is_free = unpack('<dd', ARGV[a + 1])
   local changes = charges and is_free == 0 and (does == CHARGES or values[p])
   if changes or replaced[p] and (charges or verb == ADOPT) then
-    if fresh[p] <= now then
-      if found[p] then
-        call('DEL', KEYS[p])
-      end
-    else
+    -- What is as good as new need not be kept.
+    if found[p] or fresh[p] > now then
       local expiry, how, ms = fresh[p] + 1000000, 'PXAT', 0
       if is_real then
         ms = math.floor(expiry / 1000)
@@ -401,10 +398,7 @@ end
 
 local answer = (passes and 'A' or 'D') .. pack('<dddd', now, now_n, start, start_n) .. table.concat(told)
 if id then
-  local tags = {}
-  for p = 1, parts do
-    tags[p] = ARGV[4 * p - 2]
-  end
-  call('SET', id, pack('<I4', #answer) .. answer .. table.concat(tags), 'PX', lifetime)
+  -- With it, what was asked: so it can be read by whoever asks again.
+  call('SET', id, pack('<I4', #answer) .. answer .. ARGV[4 * parts + 2], 'PX', lifetime)
 end
 return answer
