@@ -100,8 +100,9 @@ impl Address {
                 // No retries: a call whose answer was lost may have been charged.
                 let client = redis::cluster::ClusterClientBuilder::new(nodes)
                     .retries(0)
-                    .connection_timeout(timeout)
-                    .response_timeout(timeout)
+                    // Calls have deadlines of their own; these come after all of them.
+                    .connection_timeout(2 * timeout)
+                    .response_timeout(2 * timeout)
                     .build()
                     .map_err(Error::unsupported)?;
                 Source::Cluster(Box::new(client))

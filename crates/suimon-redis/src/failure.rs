@@ -88,7 +88,7 @@ fn judge(error: &RedisError) -> (Meaning, &'static str) {
         "; the key holds something else than a limit: choose another prefix, or delete it"
     } else if is("OOM") {
         "; the server has no memory left: raise its `maxmemory`, or let other keys expire"
-    } else if is("NOPERM") {
+    } else if is("NOPERM") || detail.contains("can't run this command") {
         "; the user needs the keys of the prefix and the commands eval, evalsha, get, set, setrange, pttl, pexpire and time"
     } else if is("CROSSSLOT") {
         "; give all keys of a call the same part in braces"

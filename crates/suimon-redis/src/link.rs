@@ -216,8 +216,9 @@ impl Connection {
     /// With version 3 of the protocol, in which a connection that is closed tells so.
     async fn single(client: &redis::Client, timeout: Duration) -> Result<Connection, RedisError> {
         let closed = Arc::new(AtomicBool::new(false));
-        let config =
-            || AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(Some(timeout));
+        // Calls have deadlines of their own; these come after all of them.
+        let last = Some(2 * timeout);
+        let config = || AsyncConnectionConfig::new().set_connection_timeout(last).set_response_timeout(last);
         let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let telling = redis::Client::open(info.set_redis_settings(settings))?;

@@ -1,6 +1,8 @@
 //! What the tests share: a server of their own, and short ways to call a store.
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
+pub mod proxy;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
