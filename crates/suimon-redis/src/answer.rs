@@ -50,9 +50,9 @@ impl Answer {
         };
         let mut doubles = Doubles(bytes);
         let now = from_nanos_pair(doubles.pair()?);
-        let arrival = gcra.units.from_pair(doubles.pair()?);
+        let arrival = gcra.units.of_pair(doubles.pair()?);
         // Left out where it is nothing.
-        let back = doubles.pair().map_or(0, |back| gcra.units.from_pair(back));
+        let back = doubles.pair().map_or(0, |back| gcra.units.of_pair(back));
         // Before it was charged, and less what it may run ahead.
         let start = charged.map_or(0, |ahead| gcra.units.nanos_up(arrival.saturating_sub(ahead)));
         let told = vec![vec![Told::Gcra { arrival, back }]];
@@ -149,7 +149,7 @@ impl Rule {
         let optional = |pair: [f64; 2]| (pair[0] >= 0.0).then(|| from_nanos_pair(pair));
         Some(match self {
             Rule::Gcra(Gcra { units, .. }) => {
-                Told::Gcra { arrival: units.from_pair(doubles.pair()?), back: units.from_pair(doubles.pair()?) }
+                Told::Gcra { arrival: units.of_pair(doubles.pair()?), back: units.of_pair(doubles.pair()?) }
             }
             Rule::Window { .. } => Told::Window {
                 last: optional(doubles.pair()?),

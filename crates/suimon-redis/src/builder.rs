@@ -18,7 +18,7 @@ pub struct RedisStoreBuilder {
 }
 
 enum Address {
-    Single(redis::Client),
+    Single(Box<redis::Client>),
     #[cfg(feature = "cluster")]
     Cluster(Vec<redis::ConnectionInfo>),
     #[cfg(feature = "sentinel")]
@@ -27,7 +27,7 @@ enum Address {
 
 impl RedisStoreBuilder {
     pub(crate) fn single(url: &str) -> Result<RedisStoreBuilder, Error> {
-        Ok(RedisStoreBuilder::of(Address::Single(redis::Client::open(url).map_err(Error::unsupported)?)))
+        Ok(RedisStoreBuilder::of(Address::Single(Box::new(redis::Client::open(url).map_err(Error::unsupported)?))))
     }
 
     #[cfg(feature = "cluster")]
@@ -92,6 +92,7 @@ impl RedisStoreBuilder {
 }
 
 impl Address {
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "only a cluster is told here"))]
     fn source(self, timeout: Duration) -> Result<Source, Error> {
         Ok(match self {
             Address::Single(client) => Source::Single(client),
@@ -109,7 +110,6 @@ impl Address {
             }
             #[cfg(feature = "sentinel")]
             Address::Sentinel(sentinels, master) => {
-                let _ = timeout;
                 let kind = redis::sentinel::SentinelServerType::Master;
                 let client = redis::sentinel::SentinelClient::build(sentinels, master, None, kind)
                     .map_err(Error::unsupported)?;

@@ -18,7 +18,7 @@ use crate::failure::{Failure, Meaning};
 
 /// Where a connection comes from.
 pub(crate) enum Source {
-    Single(redis::Client),
+    Single(Box<redis::Client>),
     #[cfg(feature = "sentinel")]
     Sentinel(Box<tokio::sync::Mutex<redis::sentinel::SentinelClient>>),
     #[cfg(feature = "cluster")]

@@ -166,7 +166,7 @@ impl Doubles<'_> {
     fn slot(&mut self, layout: Layout) -> Option<Slot> {
         Some(match layout {
             Layout::Gcra(units) => {
-                Slot::Gcra { arrival: units.from_pair(self.pair()?), back: units.from_pair(self.pair()?) }
+                Slot::Gcra { arrival: units.of_pair(self.pair()?), back: units.of_pair(self.pair()?) }
             }
             Layout::Window => {
                 let (count, _sum) = (self.next()?, self.pair()?);

@@ -123,14 +123,16 @@ impl fmt::Debug for RedisStore {
 
 /// Limits that have been made ready; most programs have a handful.
 #[derive(Debug, Default)]
-pub(crate) struct Plans(Mutex<HashMap<usize, (Arc<Limits>, Arc<Plan>)>>);
+pub(crate) struct Plans(Mutex<HashMap<usize, Kept>>);
+
+/// The limits are kept so that nothing else gets their address.
+type Kept = (Arc<Limits>, Arc<Plan>);
 
 /// More are not kept: then they are made ready anew.
 const MOST_PLANS: usize = 4096;
 
 impl Plans {
     pub(crate) fn of(&self, limits: &Arc<Limits>, calendar: &dyn Calendar) -> Result<Arc<Plan>, Error> {
-        // As long as the limits are kept here, nothing else has their address.
         let address = Arc::as_ptr(limits).addr();
         let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, plan)) = plans.get(&address) {

@@ -66,7 +66,7 @@ impl Units {
     }
 
     /// The inverse, for numbers that a script has told.
-    pub(crate) fn from_pair(self, [micros, rest]: [f64; 2]) -> u128 {
+    pub(crate) fn of_pair(self, [micros, rest]: [f64; 2]) -> u128 {
         whole(micros) * u128::from(self.base()) + whole(rest)
     }
 }
@@ -202,11 +202,11 @@ mod tests {
             let units = Units::of(quota).unwrap();
             // A billionth of a token, and a nanosecond, are whole numbers of units.
             assert_eq!(units.per_token % BILLION, 0, "{quota:?}");
-            let period = u128::try_from(quota.period().as_nanos()).unwrap() * u128::from(units.per_nano);
+            let period = quota.period().as_nanos() * u128::from(units.per_nano);
             assert_eq!(units.per_token * u128::from(quota.tokens()), period, "{quota:?}");
             for nanos in [0, 1, 999, 1000, 1_795_996_800_123_456_789, 4_900_000_000_000_000_000] {
                 let instant = units.at(nanos) + units.per_token % u128::from(units.per_nano);
-                assert_eq!(units.from_pair(units.pair(instant)), instant);
+                assert_eq!(units.of_pair(units.pair(instant)), instant);
                 assert!(units.pair(instant)[1] < 9_007_199_254_740_992.0 / 2.0);
             }
         }

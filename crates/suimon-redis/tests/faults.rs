@@ -1,7 +1,5 @@
 //! What can go wrong between a call and its answer.
 
-#[path = "support/proxy.rs"]
-mod proxy;
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

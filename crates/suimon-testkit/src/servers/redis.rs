@@ -100,7 +100,7 @@ impl RedisCluster {
     /// Where its nodes are.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        self.0.iter().map(|node| url(node)).collect()
+        self.0.iter().map(url).collect()
     }
 
     /// Kills one of its nodes.
