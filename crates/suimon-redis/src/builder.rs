@@ -55,10 +55,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// The deadline of a call, connecting included (500 ms).
+    /// The deadline of a call, connecting included (500 ms), at most an hour.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> RedisStoreBuilder {
-        self.timeout = timeout;
+        self.timeout = timeout.min(Duration::from_secs(3600));
         self
     }
 

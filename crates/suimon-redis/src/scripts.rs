@@ -26,7 +26,7 @@ impl Scripts {
     pub(crate) fn new() -> Scripts {
         Scripts {
             one: Code::new(include_str!("scripts/one.lua")),
-            decide: Code::new(include_str!("scripts/decide.lua")),
+            decide: Code::new(concat!(include_str!("scripts/kinds.lua"), include_str!("scripts/decide.lua"))),
         }
     }
 }

@@ -10,7 +10,7 @@ use suimon::store::{Call, Reply, Store, Verb};
 use suimon::{Cost, Gate, Outage, Remote, Status, Timestamp};
 use suimon_redis::RedisStore;
 use suimon_testkit::servers::Redis;
-use support::{allow, allow_at, call, fresh_key, limits, part, passes, remaining, runtime, server, store};
+use support::{allow, allow_at, call, cases, fresh_key, limits, part, passes, remaining, runtime, server, store};
 
 /// 2026-11-30T00:00:00Z.
 const THEN: u64 = 1_795_996_800_000_000_000;
@@ -92,7 +92,7 @@ fn expiries_are_rounded_up() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+    #![proptest_config(cases(100))]
 
     /// The same for any rate: a key lives until it is as good as new, and a second more at most.
     #[test]

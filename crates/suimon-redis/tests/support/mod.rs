@@ -7,11 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use proptest::prelude::ProptestConfig;
 use suimon::store::{Call, Limits, Outcome, Part, Reply, RequestId, Store, Verb};
 use suimon::{Carry, Cost, Error, Timestamp, Utc};
 use suimon_redis::RedisStore;
 use suimon_testkit::servers::{Redis, Valkey};
 use tokio::runtime::{Builder, Runtime};
+
+/// So many cases, unless `PROPTEST_CASES` says otherwise.
+pub fn cases(number: u32) -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(number);
+    ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 4000, ..ProptestConfig::default() }
+}
 
 /// The runtime of all tests of a program.
 pub fn runtime() -> &'static Runtime {
