@@ -9,6 +9,7 @@
 
 mod mariadb;
 mod postgres;
+mod redis;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,6 +26,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
+pub use redis::{Redis, RedisCluster, Sentinel, Valkey};
 
 /// A server that can be stopped, killed, paused and started again, on the same port and
 /// with the same data.
@@ -129,6 +131,16 @@ impl Server {
             thread::sleep(Duration::from_millis(10));
         }
         false
+    }
+
+    /// The processor time that its process has used so far.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let stat = self.child.as_ref().and_then(|child| fs::read_to_string(format!("/proc/{}/stat", child.id())).ok());
+        // Behind the name, which may hold anything: the 12th and 13th number, in ticks.
+        let stat = stat.unwrap_or_default();
+        let numbers = stat.rsplit_once(')').map_or("", |(_, numbers)| numbers).split_whitespace();
+        let ticks: u64 = numbers.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
     }
 
     fn log(&self) -> String {
@@ -263,7 +275,8 @@ pub(crate) fn free_port() -> u16 {
 /// Where a program is; installs its package if it is nowhere.
 pub(crate) fn install(program: &str, package: &str) -> PathBuf {
     find(program).unwrap_or_else(|| {
-        apt_get(package);
+        apt_get(package, &[])
+            .unwrap_or_else(|error| panic!("the Debian package {package} could not be installed: {error}"));
         find(program).unwrap_or_else(|| panic!("the package {package} is installed and has no {program}"))
     })
 }
@@ -280,9 +293,15 @@ fn find(program: &str) -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-fn apt_get(package: &str) {
+/// Installs a package, with options that tell where from.
+///
+/// # Errors
+/// When there is none, or this process is not root.
+fn apt_get(package: &str, options: &[String]) -> io::Result<()> {
     const POLICY: &str = "/usr/sbin/policy-rc.d";
-    assert!(is_root(), "the Debian package {package} is not installed, and installing it takes root");
+    if !is_root() {
+        return Err(io::Error::other("installing a package takes root"));
+    }
     // One at a time, also of several processes, because of the file that keeps the
     // services of packages from starting.
     let lock = File::create(env::temp_dir().join("suimon-testkit-install"));
@@ -294,14 +313,18 @@ fn apt_get(package: &str) {
     });
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
-        command.args(["-o", "DPkg::Lock::Timeout=120"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        command
+            .args(["-o", "DPkg::Lock::Timeout=120"])
+            .args(options)
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive");
         done(command.stdin(Stdio::null()))
     };
     let installed = apt(&["update"]).and_then(|()| apt(&["install", "--yes", "--no-install-recommends", package]));
     if forbids.is_ok() {
         let _ = fs::remove_file(POLICY);
     }
-    installed.unwrap_or_else(|error| panic!("the Debian package {package} could not be installed: {error}"));
+    installed
 }
 
 /// A command that runs a program as the first of these users that there is, if this

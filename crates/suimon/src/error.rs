@@ -21,6 +21,7 @@ enum Kind {
     Unavailable(Box<dyn StdError + Send + Sync>),
     NotOneWord(String),
     NoLease,
+    Unsupported(Box<dyn StdError + Send + Sync>),
     Core(CoreError),
 }
 
@@ -83,11 +84,19 @@ impl Error {
         Error(Arc::new(Kind::NoLease))
     }
 
+    /// The store cannot do that, however often it is asked: it cannot count such a limit
+    /// exactly, or cannot decide about these keys in one step. For implementors of
+    /// [`Store`](crate::store::Store).
+    #[must_use]
+    pub fn unsupported(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        Error(Arc::new(Kind::Unsupported(source.into())))
+    }
+
     /// The limiter cannot do that: a flat table of keys was to be changed to a policy
     /// that is not one pace or bucket, or tokens were to be leased of something else than one bucket.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(*self.0, Kind::NotOneWord(_) | Kind::NoLease)
+        matches!(*self.0, Kind::NotOneWord(_) | Kind::NoLease | Kind::Unsupported(_))
     }
 
     /// The cost can never pass, no waiting helps.
@@ -145,6 +154,7 @@ impl fmt::Display for Error {
                 "a flat table holds one pace or bucket for each key, and `{policy}` is not one: build it with `in_map()`"
             ),
             Kind::NoLease => f.write_str("tokens can be leased of one bucket only, by a store that can lend"),
+            Kind::Unsupported(source) => source.fmt(f),
             Kind::Core(error) => error.fmt(f),
         }
     }

@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod answer;
+mod asking;
+mod builder;
+mod carry;
+mod check;
+#[cfg(feature = "cluster")]
+mod cluster;
+mod error;
+mod failure;
+mod keys;
+mod link;
+mod plan;
+mod record;
+mod scripts;
+mod store;
+mod units;
+
+pub use builder::RedisStoreBuilder;
+pub use store::RedisStore;

@@ -1,0 +1,15 @@
+//! The suite of all stores, on Redis and on Valkey.
+
+mod support;
+
+use std::sync::Arc;
+
+use suimon_testkit::subjects::StoreSubject;
+use support::{runtime, server, store_at, valkey_url};
+
+fn subject(name: &str, url: &str) -> StoreSubject {
+    StoreSubject::new(name, Arc::new(store_at(url)), runtime().handle().clone(), false)
+}
+
+suimon_testkit::conformance!(redis, subject("Redis", &server().url()), lacks: [Balance, RawClock]);
+suimon_testkit::conformance!(valkey, subject("Valkey", &valkey_url()), lacks: [Balance, RawClock]);
