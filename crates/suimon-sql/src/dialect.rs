@@ -88,7 +88,7 @@ impl Dialect {
                 text: ("CONVERT(", " USING utf8mb4)"),
                 policy: "CONVERT(policy, BINARY)",
             },
-            // The file as a whole is locked, and the time is the machine's, see `store`.
+            // The file as a whole is locked, and the time is the machine's, see `work`.
             #[cfg(feature = "sqlite")]
             Dialect::Sqlite => Words {
                 begin: "BEGIN IMMEDIATE",

@@ -45,7 +45,8 @@
 //!
 //! Deadlocks, failures to serialize, two who are first with a key, a locked file, a
 //! connection that has been cut before anything was written: all are tried again within the
-//! deadline (half a second), and [counted](SqlStore::stats).
+//! deadline (half a second), and [counted](SqlStore::stats). The log of a server may tell of a
+//! duplicate key for those who were second with one.
 //!
 //! # What each of them promises
 //!
@@ -110,6 +111,7 @@ mod schema;
 mod session;
 mod store;
 mod sweep;
+mod work;
 
 pub use builder::{OpenError, SqlBuilder};
 pub use store::{SqlStats, SqlStore};

@@ -4,16 +4,20 @@ use std::mem;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-use sqlx::ConnectOptions;
 use sqlx::{AssertSqlSafe, ColumnIndex, Decode};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+use sqlx::{ConnectOptions, Connection as _};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use crate::dialect::Dialect;
 
 /// A connection that has rested so long may have been cut by somebody in between
 /// without a word.
 const RESTED: Duration = Duration::from_secs(60);
+
+/// The longest that it may take to say goodbye.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -75,7 +79,7 @@ impl Target {
                     return Err("a database in memory is shared with nobody: name a file".to_owned());
                 }
                 let options: SqliteConnectOptions = url.parse().map_err(told)?;
-                // Waiting for the file is done in `store`, so as not to hold a thread for long.
+                // Waiting for the file is done in `work`, so as not to hold a thread for long.
                 let options = options.create_if_missing(true).busy_timeout(Duration::from_millis(5).min(timeout));
                 let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Normal);
                 Ok(Target::Sqlite(options.disable_statement_logging()))
@@ -137,6 +141,22 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Takes leave of the server.
+    async fn close(self) {
+        let closed = match self {
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(connection) => connection.close().await,
+            #[cfg(feature = "mysql")]
+            Connection::MySql(connection) => connection.close().await,
+            #[cfg(feature = "sqlite")]
+            Connection::Sqlite(connection) => connection.close().await,
+        };
+        // What cannot be told any more is gone anyway.
+        drop::<Result<(), sqlx::Error>>(closed);
+    }
+}
+
 impl Row {
     /// Columns that are not there are as good as empty.
     fn read<'r, R: sqlx::Row>(row: &'r R) -> Result<Row, sqlx::Error>
@@ -195,11 +215,19 @@ impl Pool {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that have rested longest come first.
         let old = idle.iter().take_while(|(_, since)| since.elapsed() > RESTED).count();
-        let old: Vec<_> = idle.drain(..old).collect();
-        let rested = idle.pop().map(|(connection, _)| connection);
-        drop(idle);
-        drop(old);
-        rested
+        for (connection, _) in idle.drain(..old) {
+            // In good order, since servers note those that are just gone; nobody waits for it.
+            tokio::spawn(timeout(GOODBYE, connection.close()));
+        }
+        idle.pop().map(|(connection, _)| connection)
+    }
+
+    /// Closes the connections that rest, in good order.
+    pub(crate) async fn close(&self) {
+        let idle = mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        for (connection, _) in idle {
+            let _ = timeout(GOODBYE, connection.close()).await;
+        }
     }
 
     /// Closes the connections that rest: the server has gone, and what is left of them fails

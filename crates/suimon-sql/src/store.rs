@@ -1,19 +1,17 @@
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use suimon::store::{Acting, Call, Decided, Record, Reply, Settling, Store, Verb, decide, settle};
-use suimon::{Calendar, Error, Settlement, Timestamp};
-use tokio::time::{sleep, timeout_at};
+use suimon::store::{Acting, Call, Reply, Settling, Store, Verb};
+use suimon::{Calendar, Error, Settlement};
 
 use crate::builder::{OpenError, SqlBuilder};
-use crate::dialect::{CLOCK, Change, Recording, Tables};
-use crate::failure::{Failure, Late};
+use crate::dialect::Tables;
 use crate::key;
-use crate::session::{Pool, Row, Session};
+use crate::session::Pool;
 use crate::sweep::{Sweeper, Sweeping};
+use crate::work::{Decide, Peek, Settle, keys};
 
 /// A store in a database that processes and machines share.
 ///
@@ -61,7 +59,7 @@ pub struct SqlStats {
     /// Transactions that were tried again: deadlocks, failures to serialize, two who were
     /// first with a key, a file that was locked, a lock that did not come in time.
     pub conflicts: u64,
-    /// Connections that turned out to be lost.
+    /// Connections that turned out to be lost, or could not be made.
     pub lost: u64,
     /// Calls that had no answer within the deadline.
     pub late: u64,
@@ -113,6 +111,12 @@ impl SqlStore {
         self.0.clean_up().await
     }
 
+    /// Closes the connections that are not in use, in good order, for the end of a program.
+    /// The store can still be used.
+    pub async fn close(&self) {
+        self.0.pool.close().await;
+    }
+
     async fn decide_call(&self, call: &Call) -> Result<Reply, Error> {
         let shared = &*self.0;
         let keys = keys(call.parts.iter().map(|part| &part.key))?;
@@ -126,252 +130,6 @@ impl SqlStore {
             tokio::spawn(sweeping.run());
         }
         Ok(reply)
-    }
-}
-
-/// Something to be done in one transaction, or as if in one.
-trait Work {
-    type Answer;
-
-    /// May it be done again when it is unknown whether it was done?
-    fn is_repeatable(&self) -> bool;
-
-    fn attempt(
-        &self,
-        shared: &Shared,
-        session: &mut Session<'_>,
-        left: Duration,
-    ) -> impl Future<Output = Result<Self::Answer, Stop>> + Send;
-}
-
-/// Why an attempt ended without an answer.
-enum Stop {
-    /// Nothing was decided, and nothing will be.
-    Refused(Error),
-    /// The database failed before anything was written.
-    Before(sqlx::Error),
-    /// It failed while things were written.
-    Amid(sqlx::Error),
-}
-
-struct Peek<'a> {
-    call: &'a Call,
-    keys: &'a [(usize, Vec<u8>)],
-}
-
-struct Decide<'a> {
-    call: &'a Call,
-    keys: &'a [(usize, Vec<u8>)],
-    id: Option<&'a (Vec<u8>, Duration)>,
-}
-
-struct Settle<'a> {
-    settling: &'a Settling,
-    keys: &'a [(usize, Vec<u8>)],
-}
-
-impl Work for Peek<'_> {
-    type Answer = Reply;
-
-    fn is_repeatable(&self) -> bool {
-        true
-    }
-
-    async fn attempt(&self, shared: &Shared, session: &mut Session<'_>, _: Duration) -> Result<Reply, Stop> {
-        let rows = session.finish(shared.tables.peek(self.keys)).await.map_err(Stop::Before)?;
-        let read = Read::from(rows, self.call.parts.len(), self.call.at)?;
-        let decided = decide(self.call, &read.records, read.now, &*shared.calendar);
-        decided.map(|decided| decided.reply).map_err(Stop::Refused)
-    }
-}
-
-impl Work for Decide<'_> {
-    type Answer = Reply;
-
-    fn is_repeatable(&self) -> bool {
-        self.id.is_some()
-    }
-
-    async fn attempt(&self, shared: &Shared, session: &mut Session<'_>, left: Duration) -> Result<Reply, Stop> {
-        let id = self.id.map(|(id, _)| &id[..]);
-        let rows = session.run(shared.tables.lock(self.keys, id, left)).await.map_err(Stop::Before)?;
-        let read = Read::from(rows, self.call.parts.len(), self.call.at)?;
-        if let Some(answer) = read.answer {
-            session.undo().await;
-            return Reply::from_bytes(&answer).map_err(Stop::Refused);
-        }
-        let Decided { reply, records } =
-            decide(self.call, &read.records, read.now, &*shared.calendar).map_err(Stop::Refused)?;
-        let recording = self.id.map(|(id, lifetime)| Recording {
-            id,
-            reply: reply.to_bytes(),
-            now: read.now,
-            expires_at: read.now.saturating_add(*lifetime),
-        });
-        let added = shared.write(session, self.keys, &read.records, &records, recording.as_ref()).await?;
-        // By a time that a test has made up, rows would look old.
-        if self.call.at.is_none() {
-            shared.sweeper.added(added);
-        }
-        Ok(reply)
-    }
-}
-
-impl Work for Settle<'_> {
-    type Answer = Settlement;
-
-    /// What was settled twice would be charged or given back twice.
-    fn is_repeatable(&self) -> bool {
-        false
-    }
-
-    async fn attempt(&self, shared: &Shared, session: &mut Session<'_>, left: Duration) -> Result<Settlement, Stop> {
-        let rows = session.run(shared.tables.lock(self.keys, None, left)).await.map_err(Stop::Before)?;
-        let read = Read::from(rows, self.settling.ticket.parts.len(), self.settling.at)?;
-        let settled = settle(self.settling, &read.records, read.now, &*shared.calendar);
-        let (settlement, records) = settled.map_err(Stop::Refused)?;
-        shared.write(session, self.keys, &read.records, &records, None).await?;
-        Ok(settlement)
-    }
-}
-
-impl Shared {
-    /// Attempts something until it is done, refused or too late.
-    async fn in_time<W: Work + Sync>(&self, work: W) -> Result<W::Answer, Error> {
-        let deadline = Instant::now() + self.timeout;
-        let mut last = None;
-        if let Ok(answer) = timeout_at(deadline.into(), self.attempts(&work, deadline, &mut last)).await {
-            return answer;
-        }
-        self.counters.late.fetch_add(1, Ordering::Relaxed);
-        Err(Error::unavailable(Late { timeout: self.timeout, last }))
-    }
-
-    async fn attempts<W: Work + Sync>(
-        &self,
-        work: &W,
-        deadline: Instant,
-        last: &mut Option<sqlx::Error>,
-    ) -> Result<W::Answer, Error> {
-        loop {
-            let (error, is_repeatable) = match self.attempt(work, deadline).await {
-                Ok(answer) => return Ok(answer),
-                Err(Stop::Refused(error)) => return Err(error),
-                Err(Stop::Before(error)) => (error, true),
-                Err(Stop::Amid(error)) => (error, work.is_repeatable()),
-            };
-            let failure = Failure::of(&error);
-            match failure {
-                Failure::Conflict => self.counters.conflicts.fetch_add(1, Ordering::Relaxed),
-                Failure::Cut if is_repeatable => self.counters.conflicts.fetch_add(1, Ordering::Relaxed),
-                Failure::Lost if is_repeatable => self.counters.lost.fetch_add(1, Ordering::Relaxed),
-                Failure::Cut | Failure::Lost | Failure::Other => return Err(Error::unavailable(error)),
-            };
-            if failure == Failure::Lost {
-                self.pool.forget();
-            }
-            *last = Some(error);
-            sleep(Duration::from_millis(1)).await;
-        }
-    }
-
-    async fn attempt<W: Work + Sync>(&self, work: &W, deadline: Instant) -> Result<W::Answer, Stop> {
-        let mut session = self.pool.session().await.map_err(Stop::Before)?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let done = work.attempt(self, &mut session, left).await;
-        let is_open = match &done {
-            Ok(_) => false,
-            Err(Stop::Refused(_)) => true,
-            Err(Stop::Before(error) | Stop::Amid(error)) => Failure::of(error) != Failure::Lost,
-        };
-        if is_open {
-            session.undo().await;
-        }
-        done
-    }
-
-    /// Writes what has changed and ends the transaction; says how many rows were added.
-    async fn write(
-        &self,
-        session: &mut Session<'_>,
-        keys: &[(usize, Vec<u8>)],
-        before: &[Option<Record>],
-        after: &[Option<Record>],
-        recording: Option<&Recording<'_>>,
-    ) -> Result<usize, Stop> {
-        let changes = keys.iter().filter_map(|(index, key)| {
-            let change = match (before.get(*index)?, after.get(*index)?.as_ref()?) {
-                (None, record) => Change::Insert(record),
-                (Some(_), record) => Change::Update(record),
-            };
-            Some((&key[..], change))
-        });
-        let changes: Vec<_> = changes.collect();
-        if changes.is_empty() && recording.is_none() {
-            session.undo().await;
-            return Ok(0);
-        }
-        let inserts = changes.iter().filter(|(_, change)| matches!(change, Change::Insert(_))).count();
-        session.finish(self.tables.write(changes.into_iter(), recording)).await.map_err(Stop::Amid)?;
-        Ok(inserts + usize::from(recording.is_some()))
-    }
-}
-
-/// What was read in a transaction.
-struct Read {
-    records: Vec<Option<Record>>,
-    now: Timestamp,
-    /// The recorded answer of the request, if it has not expired.
-    answer: Option<Vec<u8>>,
-}
-
-impl Read {
-    fn from(rows: Vec<Row>, parts: usize, at: Option<Timestamp>) -> Result<Read, Stop> {
-        let mut read = Read { records: vec![None; parts], now: at.unwrap_or_else(now), answer: None };
-        for row in rows {
-            let [first, second, third] = row.numbers;
-            let [text, bytes] = row.bytes;
-            if row.tag == CLOCK {
-                if let (None, Some(micros)) = (at, first) {
-                    read.now = Timestamp::from_nanos(micros.cast_unsigned().saturating_mul(1000));
-                }
-                let expires_at = second.map(|nanos| Timestamp::from_nanos(nanos.cast_unsigned()));
-                read.answer = text.filter(|_| expires_at > Some(read.now));
-            } else if let Some(record) = usize::try_from(row.tag).ok().and_then(|tag| read.records.get_mut(tag))
-                && let (Some(version), Some(seen), Some(fresh_at)) = (first, second, third)
-            {
-                let policy = String::from_utf8(text.unwrap_or_default());
-                let policy = policy.map_err(|error| Stop::Refused(Error::unavailable(error)))?;
-                *record = Some(Record {
-                    version: version.cast_unsigned(),
-                    policy,
-                    state: bytes.unwrap_or_default(),
-                    seen: Timestamp::from_nanos(seen.cast_unsigned()),
-                    fresh_at: Timestamp::from_nanos(fresh_at.cast_unsigned()),
-                });
-            }
-        }
-        Ok(read)
-    }
-}
-
-/// The machine's time, for a database without a clock of its own.
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::ZERO.saturating_add(since)
-}
-
-/// The keys as they are stored, in the order in which they are locked, each with its place
-/// in the call.
-fn keys<'a>(keys: impl Iterator<Item = &'a Arc<str>>) -> Result<Vec<(usize, Vec<u8>)>, Error> {
-    let mut keys: Vec<_> = keys.map(|key| key::stored(key)).enumerate().collect();
-    keys.sort_by(|(_, one), (_, other)| one.cmp(other));
-    match keys.windows(2).find(|pair| pair[0].1 == pair[1].1) {
-        None => Ok(keys),
-        Some(pair) => Err(Error::unavailable(format!(
-            "the parts {} and {} of a call have the same key: one part with the sum of their costs says what is meant",
-            pair[0].0, pair[1].0
-        ))),
     }
 }
 

@@ -16,7 +16,8 @@ use tokio::time::{sleep, timeout_at};
 use crate::dialect::{CLOCK, REQUEST};
 use crate::failure::{Failure, Late};
 use crate::session::{Row, Session};
-use crate::store::{Shared, SqlStore, now};
+use crate::store::{Shared, SqlStore};
+use crate::work::now;
 
 /// How many rows are looked at in one go.
 const BATCH: usize = 128;

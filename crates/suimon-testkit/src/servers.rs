@@ -103,6 +103,11 @@ impl Server {
     /// Stops all of its processes where they are: it neither answers nor refuses.
     pub(crate) fn pause(&self) {
         self.folder.signal(Signal::STOP);
+        // Each thread stops when it next comes to run.
+        let end = Instant::now() + Duration::from_secs(20);
+        while !self.folder.processes().into_iter().all(has_stopped) && Instant::now() < end {
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Lets them go on.
@@ -257,6 +262,16 @@ impl Drop for Folder {
         drop(self.watch.stdin.take());
         let _ = self.watch.wait();
     }
+}
+
+/// Have all threads of a process stopped, or ended?
+fn has_stopped(process: Pid) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()));
+    tasks.into_iter().flatten().flatten().all(|task| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which is in parentheses and may have any in it.
+        stat.rsplit(") ").next().is_none_or(|rest| !rest.starts_with(['R', 'S', 'D', 'I']))
+    })
 }
 
 /// A port that nobody listens on, below those that the system gives to outgoing

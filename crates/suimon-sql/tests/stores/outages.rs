@@ -129,5 +129,6 @@ fn one_deadline(store: &SqlStore) {
     let start = Instant::now();
     let error = block_on(allow(store, "calm", &limits)).unwrap_err();
     assert!(error.is_unavailable(), "{error}");
-    assert!(start.elapsed() < DEADLINE * 3, "{:?}", start.elapsed());
+    // With time to spare on a busy machine, for what would take for ever.
+    assert!(start.elapsed() < DEADLINE * 12, "{:?}", start.elapsed());
 }

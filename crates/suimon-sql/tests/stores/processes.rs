@@ -10,7 +10,7 @@ use suimon::Timestamp;
 use suimon::store::{Outcome, Reply, Store, Verb};
 use suimon_sql::SqlStore;
 
-use crate::support::{Kind, Place, allow, block_on, call, limits, ok, on_all, part, passes};
+use crate::support::{Kind, Place, allow, block_on, call, limits, ok, on_all, part, passes, remaining};
 
 on_all!(
     four_processes_admit_exactly_a_hundred,
@@ -72,6 +72,17 @@ async fn sleep(reply: &Reply) {
     }
 }
 
+/// Waits until some tokens of the workers' key have gone.
+fn under_way(place: &Place, policy: &str) {
+    let (store, limits) = (place.store(), limits(policy));
+    let full = block_on(remaining(&store, "none", &limits));
+    let end = Instant::now() + PATIENT;
+    while block_on(remaining(&store, "shared", &limits)) + 100 > full {
+        assert!(Instant::now() < end, "the workers do nothing");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 const PATIENT: Duration = Duration::from_secs(30);
 
 fn four_processes_admit_exactly_a_hundred(kind: Kind) {
@@ -85,8 +96,7 @@ fn a_process_that_is_killed_stops_nobody(kind: Kind) {
     let place = kind.place();
     let policy = "bucket 1/h burst 100000";
     let mut victims = [(); 3].map(|()| start(&place, policy, 1_000_000, PATIENT, false));
-    // As soon as they are in the middle of it.
-    std::thread::sleep(Duration::from_millis(700));
+    under_way(&place, policy);
     let start_of_end = Instant::now();
     for victim in &mut victims {
         victim.kill().unwrap();
@@ -94,13 +104,13 @@ fn a_process_that_is_killed_stops_nobody(kind: Kind) {
     }
     let survivor = start(&place, policy, 50, Duration::from_secs(5), false);
     assert_eq!(passed(survivor).len(), 50);
-    assert!(start_of_end.elapsed() < Duration::from_secs(10), "{:?}", start_of_end.elapsed());
+    assert!(start_of_end.elapsed() < Duration::from_secs(25), "{:?}", start_of_end.elapsed());
     let told: usize = 50 + victims.map(passed).iter().map(Vec::len).sum::<usize>();
-    let charged = 100_000 - block_on(crate::support::remaining(&place.store(), "shared", &limits(policy)));
+    let charged = 100_000 - block_on(remaining(&place.store(), "shared", &limits(policy)));
     let charged = usize::try_from(charged).unwrap();
     // Each may have been killed between the charge and the answer.
     assert!((told..=told + 3).contains(&charged), "{charged} charged, {told} told");
-    assert!(told > 50);
+    assert!(told >= 100, "{told}");
 }
 
 /// It stays connected and says nothing, with the lock in its hand: the server ends that. (A
@@ -111,7 +121,7 @@ fn a_process_that_hangs_stops_nobody_for_long(kind: Kind) {
     let timeout = Duration::from_millis(500);
     drop(place.store());
     let mut victims = [(); 3].map(|()| start(&place, policy, 1_000_000, timeout, false));
-    std::thread::sleep(Duration::from_millis(700));
+    under_way(&place, policy);
     for victim in &victims {
         let stopped = Command::new("sh").args(["-c", &format!("kill -STOP {}", victim.id())]).status();
         assert!(stopped.unwrap().success());
@@ -150,9 +160,8 @@ fn a_strict_window_holds_over_processes(kind: Kind) {
     let place = kind.place();
     let policy = "window 2/100ms and window 60/6s";
     drop(place.store());
-    let end = Instant::now() + Duration::from_millis(4500);
     let mut workers = [(); 4].map(|()| start(&place, policy, 1_000_000, PATIENT, true));
-    std::thread::sleep(end.saturating_duration_since(Instant::now()));
+    std::thread::sleep(Duration::from_millis(4500));
     for worker in &mut workers {
         worker.kill().unwrap();
         worker.wait().unwrap();
@@ -165,7 +174,7 @@ fn a_strict_window_holds_over_processes(kind: Kind) {
             assert!(apart[most].saturating_since(apart[0]) >= period, "{} in {period:?}", most + 1);
         }
     }
-    assert!(times.len() > 10, "{}", times.len());
+    assert!(times.len() > 2, "{}", times.len());
     if let Some(sixtieth) = times.get(59) {
         assert!(sixtieth.saturating_since(times[0]) >= Duration::from_millis(2900));
     }

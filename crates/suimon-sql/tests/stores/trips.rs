@@ -13,6 +13,7 @@ on_all!(servers:
     an_answer_that_is_lost_before_the_commit_is_asked_for_again,
     an_answer_that_is_lost_with_the_commit_is_an_outage_and_an_id_finds_out,
     a_cancelled_call_lets_go_of_its_keys,
+    a_closed_store_connects_again,
 );
 
 fn a_call_takes_two_round_trips_and_a_peek_one(kind: Kind) {
@@ -86,4 +87,15 @@ fn a_cancelled_call_lets_go_of_its_keys(kind: Kind) {
     });
     let charged = 1000 - block_on(remaining(&store, "key", &limits));
     assert!((passed..=120).contains(&charged), "{charged} charged, {passed} passed");
+}
+
+fn a_closed_store_connects_again(kind: Kind) {
+    let place = kind.place();
+    let (store, limits) = (place.store(), limits("bucket 1/day burst 10"));
+    for left in [9, 8] {
+        assert!(ok(block_on(allow(&store, "key", &limits))));
+        assert_eq!(block_on(remaining(&store, "key", &limits)), left);
+        block_on(store.close());
+    }
+    assert_eq!(store.stats().lost, 0);
 }
