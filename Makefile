@@ -19,7 +19,7 @@ test: python
 # The schedules of shuttle in place of the machine's; a folder of its own, so that
 # the other flags do not build everything anew.
 models:
-	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle $(CARGO) test --package suimon --test models
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle $(CARGO) test --package suimon --test models --test keyed_models
 
 tsan:
 	checks/tsan.sh

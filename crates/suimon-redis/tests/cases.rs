@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use suimon::store::{Call, Reply, Store, Verb};
+use suimon::store::{Call, Outcome, Reply, Settling, Store, Verb};
 use suimon::{Cost, Gate, Outage, Remote, Status, Timestamp};
 use suimon_redis::RedisStore;
 use suimon_testkit::servers::Redis;
@@ -241,4 +241,48 @@ fn an_id_of_another_call_is_told_so() {
         let error = store.decide(&ask(vec![part(&one, &limits, 1), part(&two, &limits, 1)])).await.unwrap_err();
         assert!(error.is_unavailable() && error.to_string().contains("another call"), "{error}");
     });
+}
+
+/// What settling gave back is remembered as long as a booking reaches, and not only until
+/// the bucket is full: it would be given back twice.
+#[test]
+fn a_record_is_kept_as_long_as_its_bookings_reach() {
+    let (store, key, limits) = (store(), fresh_key("reach"), limits("bucket 1/s burst 100"));
+    runtime().block_on(async {
+        let mut tickets = Vec::new();
+        for _ in 0..2 {
+            let reply =
+                store.decide(&call(vec![part(&key, &limits, 40)], Verb::Reserve { max_wait: None })).await.unwrap();
+            let Outcome::Booked(_, ticket) = reply.outcome else { panic!("{reply:?}") };
+            tickets.push(ticket);
+        }
+        let first = tickets.remove(0);
+        let settling = Settling { ticket: first, limits: vec![limits.clone()], actual: vec![Cost::ZERO], at: None };
+        store.settle(&settling).await.unwrap();
+    });
+    // Full after forty seconds; the second booking reaches to eighty.
+    assert!(expires_in(&key) > 78_000, "{}", expires_in(&key));
+    // Also when the short script is the last to write it.
+    runtime().block_on(allow(&store, &key, &limits, 9)).unwrap();
+    assert!(expires_in(&key) > 87_000, "{}", expires_in(&key));
+}
+
+#[test]
+fn an_expiry_follows_what_is_used() {
+    let (store, key) = (store(), fresh_key("follows"));
+    for (cost, seconds) in [(10, 10), (1, 11), (50, 61), (30, 91)] {
+        allow_now(&store, &key, "bucket 1/s burst 100", cost);
+        let left = expires_in(&key);
+        assert!(left > 1000 * seconds - 2000 && left <= 1000 * seconds + 1002, "{cost}: {left}");
+    }
+}
+
+/// Two processes with other limits in the same version: each decides by its own, and what was used
+/// stays used.
+#[test]
+fn other_limits_of_the_same_version_carry_the_balance_over() {
+    let (store, key) = (store(), fresh_key("same"));
+    assert_eq!(remaining(&allow_now(&store, &key, "bucket 1/year burst 10", 4)), 6);
+    assert_eq!(remaining(&allow_now(&store, &key, "bucket 1/year burst 20", 1)), 15);
+    assert_eq!(remaining(&allow_now(&store, &key, "bucket 1/year burst 10", 1)), 4);
 }
