@@ -124,15 +124,16 @@ impl Flat {
     /// it is not there, or the cost is none that a word can decide about.
     ///
     /// The time may be read before the key is sought: for one that is there an
-    /// older time refuses a little more, and mints nothing.
+    /// older time refuses a little more, and mints nothing. It is read before the
+    /// limit, so that it is not later than the instant at which that is changed.
     #[inline(always)]
     pub(super) fn hit(&self, hash: u64, cost: Cost, now: impl Fn() -> Timestamp) -> Option<(Hit, Gcra, Timestamp)> {
         let lines = self.lines(hash);
         // All at once: a miss in the first costs no more than one miss then.
         self.prefetch_lines(&lines);
+        let now = now();
         let (version, gcra) = self.limits.read();
         let cost = word_cost(&gcra, cost)?;
-        let now = now();
         let tick = gcra.ticks().at(now);
         let tag = tag(hash, version);
         loop {

@@ -64,9 +64,10 @@ impl<I: Send + 'static> Drop for Held<I> {
         let (Some(hash), Some(shared)) = (self.hash, self.shared.take()) else { return };
         let now = self.keys.setup.clock.now();
         let mut shard = self.keys.shard(hash);
-        if let Some(at) = shard.find_busy(hash, &shared) {
-            // The entry has it too, so nothing is freed here.
-            drop(shared);
+        if let Some(at) = shard.find_busy(hash, &shared)
+            && let Some(busy) = shard.entry(at).busy()
+        {
+            busy.holders -= 1;
             self.keys.rest(&mut shard, at, now);
         }
     }

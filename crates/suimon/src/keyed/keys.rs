@@ -23,6 +23,9 @@ pub(super) struct Keys<I> {
     closed: AtomicBool,
     pub(super) counters: Counters,
     shards: Box<[Mutex<Shard<I>>]>,
+    /// Changes of the limits come one at a time, each with its sweep. Nothing of the
+    /// caller's but the clock runs under it.
+    changes: Mutex<()>,
     /// The limiter of all keys for which there is no room.
     common: Arc<Shared>,
     /// Keys in the shards of a map.
@@ -78,6 +81,7 @@ impl<I: Send + 'static> Keys<I> {
             closed: AtomicBool::new(false),
             counters: Counters::new(),
             shards: (0..shards).map(|_| Mutex::new(Shard::new(rules.clone()))).collect(),
+            changes: Mutex::new(()),
             common,
             stored: AtomicUsize::new(0),
             overflows: AtomicU64::new(0),
@@ -205,7 +209,7 @@ impl<I: Send + 'static> Keys<I> {
         let now = self.now(when);
         if let Some(at) = found {
             if let Some(busy) = shard.entry(at).busy() {
-                return Ok(Turn::Busy(self.hold(hash, busy.shared.clone())));
+                return Ok(Turn::Busy(self.hold(hash, busy)));
             }
         } else {
             shard.rules.gate.ready(&shard.rules.fresh, now, cost)?;
@@ -239,8 +243,8 @@ impl<I: Send + 'static> Keys<I> {
         };
         if waits && !decision.is_allowed() {
             // It stands in the table or the shard, so there is room for it.
-            if let Ok(shared) = self.make_busy(&mut shard, hash, key, now, true) {
-                return Ok(Turn::Busy(self.hold(hash, shared)));
+            if let Ok(held) = self.make_busy(&mut shard, hash, key, now, true) {
+                return Ok(Turn::Busy(held));
             }
         }
         Ok(Turn::Done(decision))
@@ -335,21 +339,23 @@ impl<I: Send + 'static> Keys<I> {
     /// Gives a key a limiter of its own, with what it has used; `Err` where there is no
     /// room for it.
     pub(super) fn make_busy(
-        &self,
+        self: &Arc<Self>,
         shard: &mut Shard<I>,
         hash: u64,
         key: &impl Find<I>,
         now: Timestamp,
         force: bool,
-    ) -> Result<Arc<Shared>, Timestamp> {
+    ) -> Result<Held<I>, Timestamp> {
         if let Some(at) = shard.find_key(hash, key) {
             if let Some(busy) = shard.entry(at).busy() {
-                return Ok(busy.shared.clone());
+                return Ok(self.hold(hash, busy));
             }
             let state = shard.idle(at).map(|(_, state)| state.clone());
             let shared = self.limiter(&shard.rules, state.unwrap_or_else(|| shard.rules.fresh.clone()));
-            shard.entry(at).what = What::Busy(Busy::new(shared.clone()));
-            return Ok(shared);
+            let mut busy = Busy::new(shared);
+            let held = self.hold(hash, &mut busy);
+            shard.entry(at).what = What::Busy(busy);
+            return Ok(held);
         }
         let mut state = shard.rules.fresh.clone();
         if let Some(flat) = &self.flat {
@@ -372,9 +378,10 @@ impl<I: Send + 'static> Keys<I> {
             }
             self.stored.fetch_add(1, Ordering::Relaxed);
         }
-        let shared = self.limiter(&shard.rules, state);
-        shard.push(hash, key.own(), What::Busy(Busy::new(shared.clone())));
-        Ok(shared)
+        let mut busy = Busy::new(self.limiter(&shard.rules, state));
+        let held = self.hold(hash, &mut busy);
+        shard.push(hash, key.own(), What::Busy(busy));
+        Ok(held)
     }
 
     fn limiter(&self, rules: &Rules, state: State) -> Arc<Shared> {
@@ -397,8 +404,8 @@ impl<I: Send + 'static> Keys<I> {
     pub(super) fn rest(&self, shard: &mut Shard<I>, at: usize, now: Timestamp) {
         let rules = shard.rules.clone();
         let Some(busy) = shard.entry(at).busy() else { return };
-        // Whoever uses it holds it; new ones come under the lock of the shard.
-        if busy.own.is_some() || Arc::strong_count(&busy.shared) > 1 {
+        // An alarm that rings for it just now finds nobody to serve.
+        if busy.own.is_some() || busy.holders > 0 {
             return;
         }
         let Some(state) = busy.shared.plain_state(&rules.gate) else { return };
@@ -412,8 +419,10 @@ impl<I: Send + 'static> Keys<I> {
         }
     }
 
-    pub(super) fn hold(self: &Arc<Self>, hash: u64, shared: Arc<Shared>) -> Held<I> {
-        Held::new(self.clone(), hash, shared)
+    /// The caller has the lock of the shard.
+    pub(super) fn hold(self: &Arc<Self>, hash: u64, busy: &mut Busy) -> Held<I> {
+        busy.holders += 1;
+        Held::new(self.clone(), hash, busy.shared.clone())
     }
 
     /// The errors of the arguments, before anything is done for a key.
@@ -433,7 +442,7 @@ impl<I: Send + 'static> Keys<I> {
             return Err(Error::closed());
         }
         match self.make_busy(&mut shard, hash, key, now, force) {
-            Ok(shared) => Ok(self.hold(hash, shared)),
+            Ok(held) => Ok(held),
             Err(until) => match self.overflow(&shard, now, until)? {
                 Turn::Busy(held) => Ok(held),
                 Turn::Done(decision) => {
@@ -460,7 +469,7 @@ impl<I: Send + 'static> Keys<I> {
         let mut shard = self.shard(hash);
         if let Some(at) = shard.find_key(hash, key) {
             if let Some(busy) = shard.entry(at).busy() {
-                let held = self.hold(hash, busy.shared.clone());
+                let held = self.hold(hash, busy);
                 drop(shard);
                 return held.peek(when, cost);
             }
@@ -485,7 +494,7 @@ impl<I: Send + 'static> Keys<I> {
         match shard.find_key(hash, key) {
             Some(at) => {
                 if let Some(busy) = shard.entry(at).busy() {
-                    let held = self.hold(hash, busy.shared.clone());
+                    let held = self.hold(hash, busy);
                     drop(shard);
                     return held.shared().reset();
                 }
@@ -520,7 +529,7 @@ impl<I: Send + 'static> Keys<I> {
                 let found = shard.find_key(hash, key);
                 let own = found.and_then(|at| shard.entry(at).busy()).filter(|busy| busy.own.is_some());
                 match own {
-                    Some(busy) => self.hold(hash, busy.shared.clone()),
+                    Some(busy) => self.hold(hash, busy),
                     None => return Ok(()),
                 }
             }
@@ -566,23 +575,24 @@ impl<I: Send + 'static> Keys<I> {
             None => None,
         };
         let mut busy = Vec::new();
-        let mut version = 0;
+        let changes = lock(&self.changes);
         {
             // All at once: a key is under the rules of its shard, and the table under
             // those of all.
             let mut shards: Vec<_> = self.shards.iter().map(lock).collect();
-            let now = self.setup.clock.now().max(Timestamp::from_nanos(self.seen.load(Ordering::Acquire)));
-            let mut rules = shards[0].rules.changed(gate, now, carry);
-            if let (Some(flat), Some(gcra)) = (&self.flat, gcra) {
-                version = flat.limits.change(gcra, now, carry);
-                rules = rules.without_past();
-            }
-            let rules = Arc::new(rules);
+            let now = || self.setup.clock.now().max(Timestamp::from_nanos(self.seen.load(Ordering::Acquire)));
+            let rules = Arc::new(match (&self.flat, gcra) {
+                (Some(flat), Some(gcra)) => {
+                    let at = flat.limits.change(gcra, carry, now);
+                    shards[0].rules.changed(gate, at, carry).without_past()
+                }
+                _ => shards[0].rules.changed(gate, now(), carry),
+            });
             for shard in &mut shards {
                 shard.rules = rules.clone();
                 for (hash, entry) in shard.busy_entries().filter(|(_, busy)| busy.own.is_none()) {
                     entry.wanted += 1;
-                    busy.push(self.hold(hash, entry.shared.clone()));
+                    busy.push(self.hold(hash, entry));
                 }
             }
             if rules.is_long() {
@@ -592,12 +602,29 @@ impl<I: Send + 'static> Keys<I> {
             }
         }
         if let Some(flat) = &self.flat {
-            flat.sweep_if_due(version);
+            flat.sweep_if_due(flat.limits.version());
         }
+        drop(changes);
         for held in busy {
             self.carry_out(&held, carry)?;
         }
-        self.common.change(policy, carry)
+        self.change_common(carry)
+    }
+
+    /// Changes the limiter of all keys without room to what is in force, as
+    /// [`carry_out`](Keys::carry_out) does for that of a busy key.
+    fn change_common(&self, carry: Carry) -> Result<(), Error> {
+        let rules = || lock(&self.shards[0]).rules.clone();
+        let mut carry = carry;
+        let mut wanted = rules();
+        loop {
+            self.common.change(wanted.gate.policy().clone(), carry)?;
+            let done = std::mem::replace(&mut wanted, rules()).version;
+            if done == wanted.version {
+                return Ok(());
+            }
+            carry = Carry::Keep;
+        }
     }
 
     pub(super) fn close(self: &Arc<Self>) {
@@ -605,7 +632,7 @@ impl<I: Send + 'static> Keys<I> {
         let mut busy = Vec::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
-            busy.extend(shard.busy_entries().map(|(hash, entry)| self.hold(hash, entry.shared.clone())));
+            busy.extend(shard.busy_entries().map(|(hash, entry)| self.hold(hash, entry)));
         }
         busy.iter().for_each(|held| held.shared().close());
         self.common.close();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use suimon_core::gcra::{FRESH, Gcra};
 use suimon_core::{Carry, Timestamp};
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicU64 as Modelled, Mutex, lock};
 
 /// The limits of a table: a number of the version in force, and a ring of cells
 /// with the numbers of the last ones.
@@ -16,7 +16,8 @@ use crate::sync::{Mutex, lock};
 /// and nothing has to be kept for slow readers.
 #[derive(Debug)]
 pub(super) struct Limits {
-    current: AtomicU64,
+    /// The one of which the model checker sees every step.
+    current: Modelled,
     cells: Box<[[AtomicU64; Gcra::WORDS]]>,
     past: Mutex<VecDeque<Change>>,
 }
@@ -41,7 +42,7 @@ impl Limits {
     pub(super) fn new(gcra: Gcra) -> Limits {
         let zeros = || [const { AtomicU64::new(0) }; Gcra::WORDS];
         let limits = Limits {
-            current: AtomicU64::new(0),
+            current: Modelled::new(0),
             cells: (0..RING).map(|_| zeros()).collect(),
             past: Mutex::new(VecDeque::from([Change { gcra, at: Timestamp::ZERO, carry: Carry::Reset }])),
         };
@@ -67,21 +68,24 @@ impl Limits {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Puts another limit in force, and answers its version. Changes come one at a time:
-    /// the caller sees to it.
-    pub(super) fn change(&self, gcra: Gcra, at: Timestamp, carry: Carry) -> u64 {
+    /// Puts another limit in force, and answers since when. Changes come one at a
+    /// time: the caller sees to it.
+    pub(super) fn change(&self, gcra: Gcra, carry: Carry, now: impl FnOnce() -> Timestamp) -> Timestamp {
         let version = self.current.load(Ordering::Relaxed) + 1;
         // Whoever sees one of the words to come sees that the version has moved on.
         fence(Ordering::Release);
         self.write(version, gcra);
+        // Under the lock, so that `past` ends with the version in force.
         let mut past = lock(&self.past);
+        self.current.store(version, Ordering::Release);
+        // Read only now: nobody has decided under the limit before by a later time, of
+        // which the word would be carried over as if the new rate had held since `at`.
+        let at = now();
         past.push_back(Change { gcra, at, carry });
         if past.len() as u64 > KEPT {
             past.pop_front();
         }
-        // Under the lock, so that `past` ends with the version in force.
-        self.current.store(version, Ordering::Release);
-        version
+        at
     }
 
     /// Is it for this change to bring all slots to the version in force?
@@ -139,7 +143,7 @@ mod tests {
         let limits = Limits::new(bucket(1));
         assert_eq!(limits.read(), (0, bucket(1)));
         for version in 1..=1000 {
-            limits.change(bucket(version + 1), Timestamp::from_secs(version), Carry::Keep);
+            limits.change(bucket(version + 1), Carry::Keep, || Timestamp::from_secs(version));
             assert_eq!(limits.read(), (version, bucket(version + 1)));
         }
     }
@@ -159,7 +163,7 @@ mod tests {
                 }
             });
             for version in 1..=20_000_u64 {
-                limits.change(bucket(version % 997 + 1), Timestamp::from_nanos(version), Carry::Keep);
+                limits.change(bucket(version % 997 + 1), Carry::Keep, || Timestamp::from_nanos(version));
             }
             reader.join().unwrap();
         });
@@ -174,7 +178,7 @@ mod tests {
         for skip in [0, 200, 255, 256, 257, 600] {
             limits = Limits::new(bucket(50));
             for n in 0..skip {
-                limits.change(bucket(50), Timestamp::from_nanos(n), Carry::Keep);
+                limits.change(bucket(50), Carry::Keep, || Timestamp::from_nanos(n));
             }
             let mut gate = Gate::new("bucket 50/s".parse::<Policy>().unwrap()).unwrap();
             let mut state = gate.fresh();
@@ -184,7 +188,7 @@ mod tests {
             for (n, tokens) in [100, 30, 7, 7, 90, 45].into_iter().enumerate() {
                 let at = Timestamp::from_nanos(1_000_000_000 + 100_000_000 * (n as u64 + 1));
                 let carry = carries[n % 3];
-                limits.change(bucket(tokens), at, carry);
+                limits.change(bucket(tokens), carry, || at);
                 let next = gate.changed(format!("bucket {tokens}/s").parse::<Policy>().unwrap()).unwrap();
                 if gate.is_fresh(&state, at).unwrap() {
                     state = next.fresh();

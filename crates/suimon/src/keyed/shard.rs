@@ -46,6 +46,8 @@ pub(super) enum What {
 #[derive(Debug)]
 pub(super) struct Busy {
     pub(super) shared: Arc<Shared>,
+    /// Whoever uses it holds it.
+    pub(super) holders: usize,
     /// Limits of its own, which changes for all keys do not touch.
     pub(super) own: Option<Policy>,
     /// Counts what was wanted of its limits, so that whoever carries it out sees
@@ -232,7 +234,7 @@ impl<I> Shard<I> {
 
 impl Busy {
     pub(super) fn new(shared: Arc<Shared>) -> Busy {
-        Busy { shared, own: None, wanted: 0 }
+        Busy { shared, holders: 0, own: None, wanted: 0 }
     }
 }
 
