@@ -569,7 +569,7 @@ impl<I: Send + 'static> Keys<I> {
 
     /// Changes the limits of all keys that have none of their own.
     pub(super) fn change(self: &Arc<Self>, policy: Policy, carry: Carry) -> Result<(), Error> {
-        let gate = Gate::with_calendar(policy.clone(), &*self.setup.calendar)?;
+        let gate = Gate::with_calendar(policy, &*self.setup.calendar)?;
         let gcra = match &self.flat {
             Some(_) => Some(*one_word(&gate)?),
             None => None,
