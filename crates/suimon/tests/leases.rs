@@ -212,3 +212,13 @@ fn what_a_process_holds_when_it_ends_is_given_back() {
     let error = windows.leased(5, Duration::from_secs(1)).unwrap().allow(1).unwrap_err();
     assert!(error.is_unsupported(), "{error}");
 }
+
+/// Two parts of one key would each be decided on the same record, and one be forgotten.
+#[test]
+fn parts_of_a_call_have_keys_of_their_own() {
+    let world = World::new();
+    let part = Part { key: "key".into(), limits: world.limits.clone(), cost: Cost::ONE };
+    let call = Call { parts: vec![part.clone(), part], verb: Verb::Allow, id: None, at: None };
+    assert!(block_on(world.store.decide(&call)).unwrap_err().is_unsupported());
+    assert_eq!(world.call(0, Verb::Peek).decision().status().remaining(), BURST);
+}

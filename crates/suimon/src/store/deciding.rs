@@ -107,6 +107,7 @@ pub fn decide(
     now: Timestamp,
     calendar: &dyn Calendar,
 ) -> Result<Decided, Error> {
+    check_keys(&call.parts)?;
     let governed = call.parts.iter().zip(records);
     let mut governed = governed
         .map(|(part, record)| govern(&part.limits, record.as_ref(), now, calendar))
@@ -193,6 +194,18 @@ fn lease(
 fn write(call: &Call, governed: &[Governed], now: Timestamp) -> Result<Vec<Option<Record>>, Error> {
     let parts = call.parts.iter().zip(governed);
     parts.map(|(part, governed)| governed.record(&part.limits, now).map(Some)).collect()
+}
+
+/// Each part is decided on a record of its own: of two with the same key, the one that is
+/// written last would forget the other.
+fn check_keys(parts: &[Part]) -> Result<(), Error> {
+    let twice = |(nth, part): (usize, &Part)| parts[..nth].iter().any(|other| other.key == part.key);
+    match parts.iter().enumerate().any(twice) {
+        true => {
+            Err(Error::unsupported("two parts of a call have the same key; make them one, with the sum of the costs"))
+        }
+        false => Ok(()),
+    }
 }
 
 /// The first instant at which all parts pass together, and the limit that holds
