@@ -283,15 +283,15 @@ impl Flat {
     /// Words follow a change of the limit when they are next touched. So that few
     /// changes have to be remembered, all of them are brought to the limit in force
     /// after every sixty-fourth: one by one, while others go on.
-    pub(super) fn sweep_if_due(&self, changed_to: u64) {
-        if !Limits::wants_sweep(changed_to) {
+    /// No other change comes meanwhile: the caller sees to it.
+    pub(super) fn sweep_if_due(&self) {
+        let version = self.limits.version();
+        if !Limits::wants_sweep(version) {
             return;
         }
         for index in 0..self.slots.len() {
             loop {
                 let slot = self.slots.load(index);
-                // Read after the slot, so that it is not older: limits may change on.
-                let version = self.limits.version();
                 if slot.tag == 0 || is_of(slot.tag, version) || self.renew(index, slot, version) {
                     break;
                 }

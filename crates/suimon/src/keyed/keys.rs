@@ -132,7 +132,20 @@ impl<I: Send + 'static> Keys<I> {
         when: When,
         cost: Cost,
     ) -> Result<Decision, Error> {
-        let decision = match self.hit(hash, when, cost) {
+        self.allow_unless(self.hit(hash, when, cost), hash, key, when, cost)
+    }
+
+    /// What a hit has decided, or else what is decided without one; counted.
+    #[inline(always)]
+    fn allow_unless(
+        self: &Arc<Self>,
+        hit: Option<Decision>,
+        hash: u64,
+        key: &impl Find<I>,
+        when: When,
+        cost: Cost,
+    ) -> Result<Decision, Error> {
+        let decision = match hit {
             Some(decision) => decision,
             None => self.allow_slowly(hash, key, when, cost)?,
         };
@@ -155,12 +168,7 @@ impl<I: Send + 'static> Keys<I> {
         now: Timestamp,
         cost: Cost,
     ) -> Result<Decision, Error> {
-        let decision = match self.hit_at(hash, || now, cost) {
-            Some(decision) => decision,
-            None => self.allow_slowly(hash, key, When::Now, cost)?,
-        };
-        self.counters.count(decision.is_allowed());
-        Ok(decision)
+        self.allow_unless(self.hit_at(hash, || now, cost), hash, key, When::Now, cost)
     }
 
     /// The decision about a key in the flat table.
@@ -580,7 +588,7 @@ impl<I: Send + 'static> Keys<I> {
             // All at once: a key is under the rules of its shard, and the table under
             // those of all.
             let mut shards: Vec<_> = self.shards.iter().map(lock).collect();
-            let now = || self.setup.clock.now().max(Timestamp::from_nanos(self.seen.load(Ordering::Acquire)));
+            let now = || self.now(When::Now);
             let rules = Arc::new(match (&self.flat, gcra) {
                 (Some(flat), Some(gcra)) => {
                     let at = flat.limits.change(gcra, carry, now);
@@ -602,7 +610,7 @@ impl<I: Send + 'static> Keys<I> {
             }
         }
         if let Some(flat) = &self.flat {
-            flat.sweep_if_due(flat.limits.version());
+            flat.sweep_if_due();
         }
         drop(changes);
         for held in busy {
@@ -639,7 +647,7 @@ impl<I: Send + 'static> Keys<I> {
     }
 
     pub(super) fn stats(&self) -> KeyedStats {
-        let now = self.setup.clock.now().max(Timestamp::from_nanos(self.seen.load(Ordering::Acquire)));
+        let now = self.now(When::Now);
         let (allowed, denied) = self.counters.sums();
         let (mut live, mut busy) = (0, 0);
         for shard in &self.shards {

@@ -9,6 +9,8 @@
 
 use suimon_core::{Cost, Gate, State, Timestamp};
 
+use super::wire::number;
+
 /// The leases of a key, the first to end first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Leases {
@@ -146,12 +148,6 @@ impl Place {
         let (id, expires) = (number(rest)?, Timestamp::from_nanos(number(rest)?));
         Some(Place { id, expires, granted: tokens(rest)? })
     }
-}
-
-fn number(bytes: &mut &[u8]) -> Option<u64> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(u64::from_le_bytes(*number))
 }
 
 fn tokens(bytes: &mut &[u8]) -> Option<Cost> {

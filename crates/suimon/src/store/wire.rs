@@ -90,7 +90,8 @@ fn read(bytes: &[u8]) -> Option<Reply> {
     rest.is_empty().then_some(Reply { outcome, now, replayed: true })
 }
 
-fn number(bytes: &mut &[u8]) -> Option<u64> {
+/// Takes a number from the front.
+pub(super) fn number(bytes: &mut &[u8]) -> Option<u64> {
     let (number, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(u64::from_le_bytes(*number))
