@@ -21,7 +21,8 @@ pub(crate) const REQUEST: i64 = -2;
 
 /// The kind of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+#[allow(missing_docs, reason = "for suimon's own crates")]
+pub enum Dialect {
     #[cfg(feature = "postgres")]
     Postgres,
     #[cfg(feature = "mysql")]
@@ -31,15 +32,17 @@ pub(crate) enum Dialect {
 }
 
 /// What differs between the databases in what is said to them.
-struct Words {
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
     /// Begins a transaction that is going to write.
     begin: &'static str,
     /// Locks the rows that are read, until the end of the transaction.
-    lock: &'static str,
+    pub lock: &'static str,
     /// The same, passing over those that somebody has locked.
-    lock_free: &'static str,
+    pub lock_free: &'static str,
     /// The microseconds since 1970 by the server's clock, when the expression is reached.
-    clock: &'static str,
+    /// `NULL` where there is no server.
+    pub clock: &'static str,
     /// Before and after the digits of bytes.
     bytes: (&'static str, &'static str),
     /// Before and after bytes that are to be text.
@@ -53,7 +56,8 @@ const RECORD: &str = "version, seen, fresh_at";
 
 impl Dialect {
     /// How many connections are of use at a time.
-    pub(crate) const fn connections(self) -> usize {
+    #[must_use]
+    pub const fn connections(self) -> usize {
         match self {
             #[cfg(feature = "postgres")]
             Dialect::Postgres => 8,
@@ -64,7 +68,9 @@ impl Dialect {
         }
     }
 
-    const fn words(self) -> Words {
+    /// What differs in what is said to it.
+    #[must_use]
+    pub const fn words(self) -> Words {
         match self {
             #[cfg(feature = "postgres")]
             Dialect::Postgres => Words {
@@ -105,9 +111,11 @@ impl Dialect {
 
 /// The tables of a store.
 #[derive(Clone, Debug)]
-pub(crate) struct Tables {
-    pub(crate) dialect: Dialect,
-    pub(crate) prefix: String,
+pub struct Tables {
+    /// The kind of the database.
+    pub dialect: Dialect,
+    /// What their names begin with.
+    pub prefix: String,
 }
 
 /// What a request with an id leaves behind.
@@ -265,7 +273,8 @@ impl Tables {
 
     /// A transaction in which the server itself ends what outlasts the caller: waiting
     /// for a lock, and holding one without a word.
-    fn begin(&self, left: Duration) -> String {
+    #[must_use]
+    pub fn begin(&self, left: Duration) -> String {
         let begin = self.dialect.words().begin;
         match self.dialect {
             #[cfg(feature = "postgres")]
@@ -297,12 +306,16 @@ impl Tables {
         all.iter().map(|bytes| self.bytes(bytes)).collect::<Vec<_>>().join(", ")
     }
 
-    fn text(&self, bytes: &[u8]) -> String {
+    /// Text as an expression.
+    #[must_use]
+    pub fn text(&self, bytes: &[u8]) -> String {
         let (before, after) = self.dialect.words().text;
         format!("{before}{}{after}", self.bytes(bytes))
     }
 
-    fn bytes(&self, bytes: &[u8]) -> String {
+    /// Bytes as an expression.
+    #[must_use]
+    pub fn bytes(&self, bytes: &[u8]) -> String {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let (before, after) = self.dialect.words().bytes;
         let mut text = String::with_capacity(before.len() + 2 * bytes.len() + after.len());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What a failure of the database means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The database has undone the transaction, or has not begun it, because of somebody
     /// else: a deadlock, two who were first with a key, a file that is locked.
     Conflict,
@@ -19,7 +19,9 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn of(error: &sqlx::Error) -> Failure {
+    /// What an error means.
+    #[must_use]
+    pub fn of(error: &sqlx::Error) -> Failure {
         match error {
             sqlx::Error::Database(error) if error.is_unique_violation() => Failure::Conflict,
             sqlx::Error::Database(error) => of_database(&**error),

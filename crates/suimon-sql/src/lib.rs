@@ -107,11 +107,26 @@ mod builder;
 mod dialect;
 mod failure;
 mod key;
+#[cfg(feature = "postgres")]
+mod listen;
 mod schema;
 mod session;
 mod store;
 mod sweep;
 mod work;
+
+/// How the databases are spoken to, for suimon's own crates: without promises.
+#[doc(hidden)]
+pub mod access {
+    pub use sqlx::Error as SqlError;
+
+    pub use crate::dialect::{Dialect, Tables, Words};
+    pub use crate::failure::Failure;
+    #[cfg(feature = "postgres")]
+    pub use crate::listen::Listener;
+    pub use crate::schema::{Version, migrate};
+    pub use crate::session::{Cell, Connection, Pool, Session, Target};
+}
 
 pub use builder::{OpenError, SqlBuilder};
 pub use store::{SqlStats, SqlStore};

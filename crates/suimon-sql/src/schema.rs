@@ -11,20 +11,22 @@ use tokio::time::{sleep, timeout};
 use crate::builder::OpenError;
 use crate::dialect::{Dialect, Tables};
 use crate::failure::Failure;
-use crate::session::{Connection, Row};
+use crate::session::{Connection, Row, Target};
 use crate::store::SqlStore;
 
 /// The longest that it may take, with waiting for others who are at it.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// A version of the tables.
-struct Version {
-    number: i64,
+#[derive(Debug)]
+pub struct Version {
+    /// Its number, from 1.
+    pub number: i64,
     /// The oldest version whose programs can use these tables too.
-    oldest: i64,
+    pub oldest: i64,
     /// The statements that lead to it. Each can be done again: where one was
     /// interrupted, all are.
-    statements: fn(&Tables) -> Vec<String>,
+    pub statements: fn(&Tables) -> Vec<String>,
 }
 
 const VERSIONS: &[Version] = &[Version { number: 1, oldest: 1, statements: first }];
@@ -38,49 +40,63 @@ impl SqlStore {
     /// When the database fails, or the tables are too new.
     pub async fn migrate(&self) -> Result<(), OpenError> {
         let (tables, target) = (&self.shared().tables, self.shared().pool.target());
-        let attempts = async {
-            loop {
-                // A connection of its own, closed at the end: with it end its locks, and the
-                // runtime may be another than that of the calls.
-                let migrated = match target.connect().await {
-                    Ok(mut connection) => tables.migrate(&mut connection).await,
-                    Err(error) => Err(error),
-                };
-                match migrated {
-                    Ok(oldest) => return Ok(oldest),
-                    Err(error) if Failure::of(&error) != Failure::Conflict => return Err(error),
-                    Err(_) => sleep(Duration::from_millis(2)).await,
-                }
+        migrate(target, tables, "schema", VERSIONS).await
+    }
+}
+
+/// Brings tables up to date whose versions are noted in a table with this ending.
+///
+/// # Errors
+/// When the database fails, or the tables are too new.
+pub async fn migrate(target: &Target, tables: &Tables, noted: &str, versions: &[Version]) -> Result<(), OpenError> {
+    let attempts = async {
+        loop {
+            // A connection of its own, closed at the end: with it end its locks, and the
+            // runtime may be another than that of the calls.
+            let migrated = match target.connect().await {
+                Ok(mut connection) => tables.migrate(&mut connection, noted, versions).await,
+                Err(error) => Err(error),
+            };
+            match migrated {
+                Ok(oldest) => return Ok(oldest),
+                Err(error) if Failure::of(&error) != Failure::Conflict => return Err(error),
+                Err(_) => sleep(Duration::from_millis(2)).await,
             }
-        };
-        let known = VERSIONS.iter().map(|version| version.number).max().unwrap_or_default();
-        match timeout(LONGEST, attempts).await {
-            Ok(Ok(needed)) if needed > known => Err(OpenError::TooOld { known, needed }),
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(OpenError::Database(error.into())),
-            Err(_) => Err(OpenError::Database(format!("nothing came of it within {LONGEST:?}").into())),
         }
+    };
+    let known = versions.iter().map(|version| version.number).max().unwrap_or_default();
+    match timeout(LONGEST, attempts).await {
+        Ok(Ok(needed)) if needed > known => Err(OpenError::TooOld { known, needed }),
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(OpenError::Database(error.into())),
+        Err(_) => Err(OpenError::Database(format!("nothing came of it within {LONGEST:?}").into())),
     }
 }
 
 impl Tables {
     /// Does what is to be done; the oldest version that can use the tables.
-    async fn migrate(&self, connection: &mut Connection) -> Result<i64, sqlx::Error> {
+    async fn migrate(
+        &self,
+        connection: &mut Connection,
+        noted: &str,
+        versions: &[Version],
+    ) -> Result<i64, sqlx::Error> {
+        let schema = format!("{}_{noted}", self.prefix);
+        let newest_of = format!("SELECT 0, max(version), max(oldest), NULL, NULL, NULL FROM {schema}");
         // Fails where there is no table yet, and then there is something to do anyway.
-        if let Ok(rows) = connection.run(self.versions()).await
+        if let Ok(rows) = connection.run(newest_of.clone()).await
             && let (version, oldest) = newest(&rows)
-            && VERSIONS.iter().all(|known| known.number <= version)
+            && versions.iter().all(|known| known.number <= version)
         {
             return Ok(oldest);
         }
         for statement in self.alone() {
             connection.run(statement).await?;
         }
-        let schema = self.schema();
         let table = format!("CREATE TABLE IF NOT EXISTS {schema} (version BIGINT PRIMARY KEY, oldest BIGINT NOT NULL)");
         connection.run(table).await?;
-        let (version, mut oldest) = newest(&connection.run(self.versions()).await?);
-        for next in VERSIONS.iter().filter(|next| next.number > version) {
+        let (version, mut oldest) = newest(&connection.run(newest_of).await?);
+        for next in versions.iter().filter(|next| next.number > version) {
             for statement in (next.statements)(self) {
                 connection.run(statement).await?;
             }
@@ -90,14 +106,6 @@ impl Tables {
         }
         connection.run("COMMIT".to_owned()).await?;
         Ok(oldest)
-    }
-
-    fn schema(&self) -> String {
-        format!("{}_schema", self.prefix)
-    }
-
-    fn versions(&self) -> String {
-        format!("SELECT 0, max(version), max(oldest), NULL, NULL, NULL FROM {}", self.schema())
     }
 
     /// What makes this the only one to change the tables, until the connection ends.

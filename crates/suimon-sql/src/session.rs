@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::{AssertSqlSafe, ColumnIndex, Decode};
+use sqlx::{AssertSqlSafe, ColumnIndex, Decode, ValueRef as _};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use sqlx::{ConnectOptions, Connection as _};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -21,7 +21,8 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How to connect.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
+#[allow(missing_docs, reason = "for suimon's own crates")]
+pub enum Target {
     #[cfg(feature = "postgres")]
     Postgres(sqlx::postgres::PgConnectOptions),
     /// And what is said to the server first.
@@ -31,8 +32,10 @@ pub(crate) enum Target {
     Sqlite(sqlx::sqlite::SqliteConnectOptions),
 }
 
+/// A connection to one of the databases.
 #[derive(Debug)]
-pub(crate) enum Connection {
+#[allow(missing_docs, reason = "for suimon's own crates")]
+pub enum Connection {
     #[cfg(feature = "postgres")]
     Postgres(sqlx::PgConnection),
     #[cfg(feature = "mysql")]
@@ -49,9 +52,25 @@ pub(crate) struct Row {
     pub(crate) bytes: [Option<Vec<u8>>; 2],
 }
 
+/// A value of an answer whose columns are not known beforehand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// There is none.
+    Null,
+    /// A whole number.
+    Number(i64),
+    /// Text in UTF-8.
+    Text(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
 impl Target {
     /// The target of a URL, for calls that take so long at most.
-    pub(crate) fn parse(url: &str, timeout: Duration) -> Result<Target, String> {
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(url: &str, timeout: Duration) -> Result<Target, String> {
         let scheme = url.split(':').next().unwrap_or_default();
         match scheme {
             #[cfg(feature = "postgres")]
@@ -91,7 +110,9 @@ impl Target {
         }
     }
 
-    pub(crate) const fn dialect(&self) -> Dialect {
+    /// The kind of the database.
+    #[must_use]
+    pub const fn dialect(&self) -> Dialect {
         match *self {
             #[cfg(feature = "postgres")]
             Target::Postgres(_) => Dialect::Postgres,
@@ -102,7 +123,11 @@ impl Target {
         }
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection, sqlx::Error> {
+    /// A connection of one's own.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub async fn connect(&self) -> Result<Connection, sqlx::Error> {
         match *self {
             #[cfg(feature = "postgres")]
             Target::Postgres(ref options) => Ok(Connection::Postgres(options.connect().await?)),
@@ -124,24 +149,34 @@ fn told(error: sqlx::Error) -> String {
     error.to_string()
 }
 
-impl Connection {
-    /// Sends statements and reads the rows of all their answers: one round trip.
-    pub(crate) async fn run(&mut self, sql: String) -> Result<Vec<Row>, sqlx::Error> {
-        let sql = sqlx::raw_sql(AssertSqlSafe(sql));
-        match *self {
+/// Sends statements and reads the rows of all their answers by a function: one round trip.
+macro_rules! read_all {
+    ($connection:expr, $sql:expr, $read:path) => {{
+        let sql = sqlx::raw_sql(AssertSqlSafe($sql));
+        match $connection {
             #[cfg(feature = "postgres")]
-            Connection::Postgres(ref mut connection) => {
-                sql.fetch_all(connection).await?.iter().map(Row::read).collect()
-            }
+            Connection::Postgres(connection) => sql.fetch_all(connection).await?.iter().map($read).collect(),
             #[cfg(feature = "mysql")]
-            Connection::MySql(ref mut connection) => sql.fetch_all(connection).await?.iter().map(Row::read).collect(),
+            Connection::MySql(connection) => sql.fetch_all(connection).await?.iter().map($read).collect(),
             #[cfg(feature = "sqlite")]
-            Connection::Sqlite(ref mut connection) => sql.fetch_all(connection).await?.iter().map(Row::read).collect(),
+            Connection::Sqlite(connection) => sql.fetch_all(connection).await?.iter().map($read).collect(),
         }
-    }
+    }};
 }
 
 impl Connection {
+    pub(crate) async fn run(&mut self, sql: String) -> Result<Vec<Row>, sqlx::Error> {
+        read_all!(&mut *self, sql, Row::read)
+    }
+
+    /// Sends statements and reads the rows of all their answers, whatever their columns.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn cells(&mut self, sql: String) -> Result<Vec<Vec<Cell>>, sqlx::Error> {
+        read_all!(&mut *self, sql, Cell::read_row)
+    }
+
     /// Takes leave of the server.
     async fn close(self) {
         let closed = match self {
@@ -154,6 +189,33 @@ impl Connection {
         };
         // What cannot be told any more is gone anyway.
         drop::<Result<(), sqlx::Error>>(closed);
+    }
+}
+
+impl Cell {
+    fn read_row<'r, R: sqlx::Row>(row: &'r R) -> Result<Vec<Cell>, sqlx::Error>
+    where
+        usize: ColumnIndex<R>,
+        i64: Decode<'r, R::Database>,
+        String: Decode<'r, R::Database>,
+        Vec<u8>: Decode<'r, R::Database>,
+    {
+        let cell = |column: usize| {
+            let value = row.try_get_raw(column)?;
+            if value.is_null() {
+                return Ok(Cell::Null);
+            }
+            let kind = value.type_info().to_string();
+            drop(value);
+            if kind.contains("INT") || kind == "BOOLEAN" {
+                row.try_get_unchecked(column).map(Cell::Number)
+            } else if kind.contains("TEXT") || kind.contains("CHAR") || kind == "unknown" {
+                row.try_get_unchecked(column).map(Cell::Text)
+            } else {
+                row.try_get_unchecked(column).map(Cell::Bytes)
+            }
+        };
+        (0..row.columns().len()).map(cell).collect()
     }
 }
 
@@ -184,7 +246,7 @@ impl Row {
 /// it is given back, one more round trip for each call, and does not tell why it cannot
 /// connect.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     target: Target,
     /// As many as there may be connections; who waits for one is served in turn.
     permits: Semaphore,
@@ -192,16 +254,23 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(target: Target, size: usize) -> Pool {
+    /// Connections to a target, so many at most at a time.
+    #[must_use]
+    pub fn new(target: Target, size: usize) -> Pool {
         Pool { target, permits: Semaphore::new(size), idle: Mutex::default() }
     }
 
-    pub(crate) const fn target(&self) -> &Target {
+    /// What they lead to.
+    #[must_use]
+    pub const fn target(&self) -> &Target {
         &self.target
     }
 
     /// A connection that has nothing open.
-    pub(crate) async fn session(&self) -> Result<Session<'_>, sqlx::Error> {
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub async fn session(&self) -> Result<Session<'_>, sqlx::Error> {
         let permit = self.permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
         let connection = self.rested();
         let connection = match connection {
@@ -223,7 +292,7 @@ impl Pool {
     }
 
     /// Closes the connections that rest, in good order.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         let idle = mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         for (connection, _) in idle {
             let _ = timeout(GOODBYE, connection.close()).await;
@@ -232,7 +301,7 @@ impl Pool {
 
     /// Closes the connections that rest: the server has gone, and what is left of them fails
     /// one by one.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         let idle = mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         drop(idle);
     }
@@ -241,7 +310,7 @@ impl Pool {
 /// A connection in use. One that is dropped with something open is closed, upon which the
 /// server undoes what was open.
 #[derive(Debug)]
-pub(crate) struct Session<'a> {
+pub struct Session<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,
     is_clean: bool,
@@ -265,8 +334,30 @@ impl Session<'_> {
         Ok(rows)
     }
 
+    /// Sends statements and reads rows of any columns; afterwards a transaction may be open.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn cells(&mut self, sql: String) -> Result<Vec<Vec<Cell>>, sqlx::Error> {
+        self.is_clean = false;
+        match &mut self.connection {
+            Some(connection) => connection.cells(sql).await,
+            None => Err(sqlx::Error::PoolClosed),
+        }
+    }
+
+    /// The same, when no transaction is open afterwards.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn finish_cells(&mut self, sql: String) -> Result<Vec<Vec<Cell>>, sqlx::Error> {
+        let rows = self.cells(sql).await?;
+        self.is_clean = true;
+        Ok(rows)
+    }
+
     /// Undoes what may be open.
-    pub(crate) async fn undo(&mut self) {
+    pub async fn undo(&mut self) {
         if self.is_clean {
             return;
         }
