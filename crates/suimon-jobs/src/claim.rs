@@ -1,0 +1,480 @@
+//! Claiming jobs: looking for lanes in which something can start, then starting it in one
+//! transaction that books its limits.
+//!
+//! A *lane* is a handler, a key and a priority. It has the earliest time at which something
+//! in it may start; a handler's row has another. So what is closed costs nothing, however many
+//! jobs lie in it. Both may be too early, which costs a look, and never too late: they are moved on
+//! only under the lock of the row.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use suimon::{Calendar, Cost};
+use suimon_sql::access::Session;
+
+use crate::db::{Db, NEVER, Rows, Stop, Work, until};
+use crate::limits::{Answer, Asking, Booking, Limited, Locked, Name, Scope, start};
+
+/// So many lanes of a handler and priority are looked at in one go.
+const LANES: usize = 16;
+
+const HANDLER: i64 = 2;
+const NEW: i64 = 3;
+const LANE: i64 = 4;
+const HEAD: i64 = 5;
+const PAYLOAD: i64 = 6;
+
+/// Handler, key and priority.
+pub(crate) type Lane = (String, String, i64);
+
+/// What can be claimed.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Lanes in which something may be ready, in the order in which they are to be served.
+    pub(crate) open: Vec<Lane>,
+    /// Lanes that are to be closed, since the limit of their key is.
+    pub(crate) stale: Vec<Lane>,
+    /// Handlers with limits of their own, and those with limits for keys.
+    pub(crate) limited: BTreeSet<String>,
+    pub(crate) keyed: BTreeSet<String>,
+    /// Keys that have a row.
+    pub(crate) keys: BTreeSet<Name>,
+    /// Jobs that nobody has looked at.
+    pub(crate) has_new: bool,
+    /// The earliest time at which that changes by itself.
+    pub(crate) next_at: i64,
+    pub(crate) now: i64,
+}
+
+/// A look at what can be claimed, without locks.
+pub(crate) struct Look<'a> {
+    pub(crate) handlers: &'a [String],
+    /// Which handler comes first among equals: it moves on, so that all get their turn.
+    pub(crate) turn: usize,
+}
+
+impl Work for Look<'_> {
+    type Answer = Seen;
+    const IS_REPEATABLE: bool = true;
+
+    async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Seen, Stop> {
+        let sql = format!(
+            "SELECT {HANDLER}, handler, open_at, paused_until, levels, \
+             CASE WHEN policy IS NULL AND concurrency IS NULL THEN 0 ELSE 1 END, \
+             CASE WHEN key_policy IS NULL THEN 0 ELSE 1 END FROM {} WHERE job_key = '' AND handler IN ({}); \
+             SELECT {NEW}, id FROM {} WHERE state = 'new' LIMIT 1; {}",
+            db.limits(),
+            db.texts(self.handlers.iter().map(|handler| &**handler)),
+            db.jobs(),
+            db.select_clock()
+        );
+        let rows = Rows::read(session.finish_cells(sql).await.map_err(Stop::Before)?);
+        let mut seen = Seen { next_at: NEVER, now: rows.now, ..Seen::default() };
+        seen.has_new = rows.tagged(NEW).next().is_some();
+        let mut sql = Vec::new();
+        for row in rows.tagged(HANDLER) {
+            let handler = row.text(1);
+            let opens_at = row.number(2).max(row.number(3));
+            if row.number(5) == 1 {
+                seen.limited.insert(handler.clone());
+            }
+            if row.number(6) == 1 {
+                seen.keyed.insert(handler.clone());
+            }
+            if opens_at > rows.now {
+                seen.next_at = seen.next_at.min(opens_at);
+                continue;
+            }
+            let levels = row.number(4);
+            sql.extend(
+                (0..=9).filter(|priority| levels >> priority & 1 == 1).map(|priority| lanes(db, &handler, priority)),
+            );
+        }
+        if sql.is_empty() {
+            return Ok(seen);
+        }
+        let lanes = Rows::read(session.finish_cells(sql.join("; ")).await.map_err(Stop::Before)?);
+        seen.read_lanes(&lanes, self);
+        Ok(seen)
+    }
+}
+
+/// The lanes of a handler and priority that are open, and the next one after them.
+fn lanes(db: &Db, handler: &str, priority: i64) -> String {
+    format!(
+        "SELECT {LANE}, lane.handler, lane.job_key, lane.priority, lane.next_at, own.open_at, own.paused_until, \
+         own.handler FROM {} AS lane LEFT JOIN {} AS own ON own.handler = lane.handler AND own.job_key = lane.job_key \
+         AND lane.job_key <> '' WHERE lane.handler = {} AND lane.priority = {priority} ORDER BY lane.next_at LIMIT {LANES}",
+        db.lanes(),
+        db.limits(),
+        db.text(handler),
+    )
+}
+
+impl Seen {
+    fn read_lanes(&mut self, rows: &Rows, look: &Look<'_>) {
+        let mut open: BTreeMap<(i64, usize, usize), Lane> = BTreeMap::new();
+        let mut nth: BTreeMap<(String, i64), usize> = BTreeMap::new();
+        for row in rows.tagged(LANE) {
+            let lane = (row.text(1), row.text(2), row.number(3));
+            let next_at = row.number(4);
+            if row.optional_text(7).is_some() {
+                self.keys.insert((lane.0.clone(), lane.1.clone()));
+            }
+            let key_opens_at = row.number(5).max(row.number(6));
+            if next_at > self.now {
+                self.next_at = self.next_at.min(next_at);
+            } else if key_opens_at > self.now {
+                self.next_at = self.next_at.min(key_opens_at);
+                self.stale.push(lane);
+            } else {
+                // By priority; of equal ones a lane of each handler, then the next of each.
+                let handlers = look.handlers.len().max(1);
+                let index = look.handlers.iter().position(|handler| *handler == lane.0).unwrap_or_default();
+                let place = (index + handlers - look.turn % handlers) % handlers;
+                let round = nth.entry((lane.0.clone(), lane.2)).or_default();
+                open.insert((-lane.2, *round, place), lane);
+                *round += 1;
+            }
+        }
+        self.open = open.into_values().collect();
+    }
+}
+
+/// Claims jobs from lanes that have been seen.
+pub(crate) struct Claim<'a> {
+    pub(crate) seen: &'a Seen,
+    pub(crate) most: usize,
+    /// By which the claim is known.
+    pub(crate) token: i64,
+    /// How long the jobs are held without a sign of life, in microseconds.
+    pub(crate) lease: i64,
+    pub(crate) calendar: &'a (dyn Calendar + Send + Sync),
+}
+
+/// A job that has been claimed.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimed {
+    pub(crate) id: i64,
+    pub(crate) lane: Lane,
+    pub(crate) payload: String,
+    pub(crate) attempts: u32,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) booking: Booking,
+    pub(crate) token: i64,
+    pub(crate) cost: Cost,
+}
+
+/// What came of a claim.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    pub(crate) jobs: Vec<Claimed>,
+    /// Lanes that are to be looked at under their lock: they are empty, or their key is closed.
+    pub(crate) stale: Vec<Lane>,
+    /// Jobs that can never start, which have failed.
+    pub(crate) failed: Vec<(i64, String)>,
+    /// When something that was found closed opens.
+    pub(crate) next_at: i64,
+}
+
+/// A job at the head of a lane.
+struct Head {
+    lane: usize,
+    id: i64,
+    cost: String,
+    attempts: i64,
+    max_attempts: Option<i64>,
+}
+
+impl Work for Claim<'_> {
+    type Answer = Claims;
+    /// What was claimed and not heard of is found by its token.
+    const IS_REPEATABLE: bool = false;
+
+    async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<Claims, Stop> {
+        let lanes = &self.seen.open[..self.seen.open.len().min(self.most.max(4) * 2)];
+        let each = self.most.div_ceil(lanes.len().max(1)) + 1;
+        let sql = db.tables.begin(left) + "; " + &self.lock(db, lanes, each.min(self.most));
+        let rows = Rows::read(session.cells(sql).await.map_err(Stop::Before)?);
+        let mut locked = rows.limits();
+        let heads = heads(&rows);
+        let mut claims = Claims { next_at: NEVER, ..Claims::default() };
+        let mut found = vec![0; lanes.len()];
+        heads.iter().for_each(|head| found[head.lane] += 1);
+        let mut closed: BTreeSet<Name> = BTreeSet::new();
+        for head in in_turn(heads, lanes) {
+            if claims.jobs.len() == self.most {
+                break;
+            }
+            let lane = &lanes[head.lane];
+            let (handler, key) = names(lane);
+            if closed.contains(&handler) || key.as_ref().is_some_and(|key| closed.contains(key)) {
+                continue;
+            }
+            let answer = match head.cost.parse::<Cost>() {
+                Ok(cost) => {
+                    let asking = Asking { handler: &handler, key: key.as_ref(), cost };
+                    start(&mut locked, &asking, rows.now, self.calendar).map(|booking| (booking, cost))
+                }
+                Err(why) => Err(Answer::Impossible(format!("the cost `{}`: {why}", head.cost))),
+            };
+            match answer {
+                Ok((booking, cost)) => {
+                    found[head.lane] -= 1;
+                    claims.jobs.push(self.claimed(&head, lane, booking, cost));
+                }
+                Err(Answer::Closed(scope, at)) => {
+                    claims.next_at = claims.next_at.min(at);
+                    let name = match (scope, key) {
+                        (Scope::Key, Some(key)) => {
+                            claims.stale.push(lane.clone());
+                            key
+                        }
+                        _ => handler,
+                    };
+                    close(&mut locked, &name, at, rows.now);
+                    closed.insert(name);
+                }
+                Err(Answer::Impossible(why)) => {
+                    found[head.lane] -= 1;
+                    claims.failed.push((head.id, why));
+                }
+                Err(Answer::Start(_)) => {}
+            }
+        }
+        // All that was found has been taken: there may be nothing left.
+        claims.stale.extend(lanes.iter().zip(&found).filter(|(_, left)| **left == 0).map(|(lane, _)| lane.clone()));
+        let sql = self.write(db, &claims, &locked, lanes, rows.now);
+        if sql.is_empty() {
+            session.undo().await;
+            return Ok(claims);
+        }
+        let rows = Rows::read(session.finish_cells(sql + "COMMIT").await.map_err(Stop::Amid)?);
+        let payloads: BTreeMap<i64, String> = rows
+            .tagged(PAYLOAD)
+            .map(|row| (row.number(1), row.optional_text(2).unwrap_or_else(|| "null".into())))
+            .collect();
+        for job in &mut claims.jobs {
+            job.payload = payloads.get(&job.id).cloned().unwrap_or_default();
+        }
+        Ok(claims)
+    }
+}
+
+impl Answer {
+    /// The booking, or why there is none.
+    fn map<T>(self, start: impl FnOnce(Booking) -> T) -> Result<T, Answer> {
+        match self {
+            Answer::Start(booking) => Ok(start(booking)),
+            other => Err(other),
+        }
+    }
+}
+
+impl Claim<'_> {
+    /// Locks the limits of some lanes, in their order; reads the time; then locks what is first
+    /// in each lane and nobody else is about to take.
+    fn lock(&self, db: &Db, lanes: &[Lane], each: usize) -> String {
+        let mut all: BTreeMap<Name, bool> = BTreeMap::new();
+        for lane in lanes {
+            let (handler, key) = names(lane);
+            let is_keyed = self.seen.keyed.contains(&lane.0);
+            if let Some(key) = key.filter(|key| is_keyed || self.seen.keys.contains(key)) {
+                all.insert(key, true);
+            }
+            // Only read where all that it says is what its keys are limited to.
+            let is_locked = self.seen.limited.contains(&lane.0);
+            if is_locked || is_keyed {
+                all.insert(handler, is_locked);
+            }
+        }
+        let mut sql: String = all.iter().map(|(name, is_locked)| db.select_limit(name, *is_locked)).collect();
+        sql += &db.select_clock();
+        let (jobs, lock, now) = (db.jobs(), db.tables.dialect.words().lock_free, self.seen.now);
+        for (index, (handler, key, priority)) in lanes.iter().enumerate() {
+            sql += &format!(
+                "; SELECT {HEAD}, {index}, id, cost, attempts, max_attempts FROM {jobs} WHERE state = 'pending' AND {} \
+                 AND priority = {priority} AND run_at <= {now} ORDER BY run_at, id LIMIT {each}{lock}",
+                db.names(handler, key)
+            );
+        }
+        sql
+    }
+
+    fn claimed(&self, head: &Head, lane: &Lane, booking: Booking, cost: Cost) -> Claimed {
+        Claimed {
+            id: head.id,
+            lane: lane.clone(),
+            payload: String::new(),
+            attempts: u32::try_from(head.attempts).unwrap_or_default().saturating_add(1),
+            max_attempts: head.max_attempts.and_then(|most| u32::try_from(most).ok()),
+            booking,
+            token: self.token,
+            cost,
+        }
+    }
+
+    fn write(&self, db: &Db, claims: &Claims, locked: &Locked, lanes: &[Lane], now: i64) -> String {
+        let jobs = db.jobs();
+        let mut sql = db.write_limits(locked);
+        let (free, booked): (Vec<_>, Vec<_>) = claims.jobs.iter().partition(|job| job.booking.is_empty());
+        let until = now.saturating_add(self.lease);
+        let running = format!(
+            "UPDATE {jobs} SET state = 'running', attempts = attempts + 1, started_at = {now}, finished_at = NULL, \
+             lease_token = {}, lease_until = {until}",
+            self.token
+        );
+        if !free.is_empty() {
+            let ids = ids(free.iter().map(|job| job.id));
+            sql += &format!("{running}, booking = NULL WHERE id IN ({ids}); ");
+        }
+        for job in booked {
+            let booking = serde_json::to_string(&job.booking).unwrap_or_default();
+            sql += &format!("{running}, booking = {} WHERE id = {}; ", db.text(&booking), job.id);
+        }
+        for (id, why) in &claims.failed {
+            sql += &format!(
+                "UPDATE {jobs} SET state = 'failed', finished_at = {now}, error = {} WHERE id = {id}; ",
+                db.text(why)
+            );
+        }
+        if !claims.jobs.is_empty() {
+            let ids = ids(claims.jobs.iter().map(|job| job.id));
+            sql += &format!("SELECT {PAYLOAD}, id, payload FROM {jobs} WHERE id IN ({ids}); ");
+            // Those that were served go behind the others of their handler.
+            if lanes.len() > 1 {
+                let served: BTreeSet<_> =
+                    claims.jobs.iter().map(|job| &job.lane).filter(|lane| !lane.1.is_empty()).collect();
+                for (handler, key, priority) in served {
+                    sql += &format!(
+                        "UPDATE {} SET next_at = {now} WHERE {} AND priority = {priority} AND next_at < {now}; ",
+                        db.lanes(),
+                        db.names(handler, key)
+                    );
+                }
+            }
+        }
+        sql
+    }
+}
+
+/// The limits that a lane may have.
+pub(crate) fn names((handler, key, _): &Lane) -> (Name, Option<Name>) {
+    let of_key = (!key.is_empty()).then(|| (handler.clone(), key.clone()));
+    ((handler.clone(), String::new()), of_key)
+}
+
+/// Writes down that a limit lets nothing pass before a time.
+fn close(locked: &mut Locked, name: &Name, at: i64, now: i64) {
+    let row = locked.entry(name.clone()).or_insert_with(Limited::unknown);
+    if row.open_at != at && row.paused_until <= now {
+        row.open_at = at;
+        row.is_changed = true;
+    }
+}
+
+fn heads(rows: &Rows) -> Vec<Head> {
+    let head = |row: &crate::db::Row| Head {
+        lane: usize::try_from(row.number(1)).unwrap_or_default(),
+        id: row.number(2),
+        cost: row.text(3),
+        attempts: row.number(4),
+        max_attempts: row.optional_number(5),
+    };
+    rows.tagged(HEAD).map(head).collect()
+}
+
+/// Of each priority the first of each lane, then the second of each.
+fn in_turn(heads: Vec<Head>, lanes: &[Lane]) -> Vec<Head> {
+    let mut nth: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut ordered: Vec<_> = heads
+        .into_iter()
+        .map(|head| {
+            let round = nth.entry(head.lane).or_default();
+            *round += 1;
+            (*round, head)
+        })
+        .collect();
+    ordered.sort_by_key(|(round, head)| (-lanes[head.lane].2, *round, head.lane));
+    ordered.into_iter().map(|(_, head)| head).collect()
+}
+
+pub(crate) fn ids(ids: impl Iterator<Item = i64>) -> String {
+    ids.map(|id| id.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Looks at lanes under their locks: removes those that are empty, and moves on the others to
+/// when something in them may start.
+pub(crate) struct Tidy<'a> {
+    pub(crate) lanes: &'a BTreeSet<Lane>,
+}
+
+impl Work for Tidy<'_> {
+    type Answer = ();
+    const IS_REPEATABLE: bool = true;
+
+    async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {
+        let (table, jobs, limits) = (db.lanes(), db.jobs(), db.limits());
+        let lock = db.tables.dialect.words().lock;
+        let mut sql = db.tables.begin(left) + "; ";
+        for (handler, key, priority) in self.lanes {
+            sql += &format!("SELECT 0 FROM {table} WHERE {} AND priority = {priority}{lock}; ", db.names(handler, key));
+        }
+        // What is read now was written by all who had the lock before.
+        for (handler, key, priority) in self.lanes {
+            let lane = format!("{} AND priority = {priority}", db.names(handler, key));
+            let pending = format!("FROM {jobs} WHERE state = 'pending' AND {lane}");
+            sql += &format!("DELETE FROM {table} WHERE {lane} AND NOT EXISTS (SELECT 1 {pending}); ");
+            let first = format!("coalesce((SELECT min(run_at) {pending}), {NEVER})");
+            let opens = format!(
+                "coalesce((SELECT {} FROM {limits} WHERE {} AND job_key <> ''), 0)",
+                db.greatest("open_at, paused_until"),
+                db.names(handler, key)
+            );
+            let next = db.greatest(&format!("{first}, {opens}"));
+            sql += &format!("UPDATE {table} SET next_at = {next} WHERE {lane}; ");
+        }
+        session.finish_cells(sql + "COMMIT").await.map(drop).map_err(Stop::Amid)
+    }
+}
+
+/// The claimed jobs of a claim whose answer was lost.
+pub(crate) struct Recall {
+    pub(crate) token: i64,
+}
+
+impl Work for Recall {
+    type Answer = Vec<Claimed>;
+    const IS_REPEATABLE: bool = true;
+
+    async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Vec<Claimed>, Stop> {
+        let sql = format!(
+            "SELECT {PAYLOAD}, id, payload, handler, job_key, priority, attempts, max_attempts, booking, cost FROM {} \
+             WHERE state = 'running' AND lease_token = {}",
+            db.jobs(),
+            self.token
+        );
+        let rows = Rows::read(session.finish_cells(sql).await.map_err(Stop::Before)?);
+        let job = |row: &crate::db::Row| Claimed {
+            id: row.number(1),
+            lane: (row.text(3), row.text(4), row.number(5)),
+            payload: row.optional_text(2).unwrap_or_else(|| "null".into()),
+            attempts: u32::try_from(row.number(6)).unwrap_or_default(),
+            max_attempts: row.optional_number(7).and_then(|most| u32::try_from(most).ok()),
+            booking: booking(row.optional_text(8)),
+            token: self.token,
+            cost: row.text(9).parse().unwrap_or(Cost::ONE),
+        };
+        Ok(rows.tagged(PAYLOAD).map(job).collect())
+    }
+}
+
+/// A booking as it is in a row.
+pub(crate) fn booking(text: Option<String>) -> Booking {
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+/// How long to sleep until a time, at most so long.
+pub(crate) fn sleep_until(at: i64, now: i64, longest: Duration) -> Duration {
+    if at == NEVER { longest } else { until(at, now).min(longest) }
+}

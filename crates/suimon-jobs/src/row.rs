@@ -1,0 +1,146 @@
+//! The rows of limits: how they are read, locked and written.
+
+use std::collections::BTreeSet;
+
+use suimon::Timestamp;
+use suimon::store::Record;
+
+use crate::config::Count;
+use crate::db::{Db, Row, Rows};
+use crate::limits::{Limited, Locked, Name};
+
+/// The tag of a row of a limit.
+pub(crate) const LIMIT: i64 = 1;
+
+const COLUMNS: &str = "handler, job_key, policy, count_on, key_policy, key_count_on, concurrency, state_policy, \
+                       state_version, state, seen, fresh_at, held, running, open_at, paused_until, pause_reason, \
+                       given_by, key_given_by, served_at";
+
+impl Db {
+    /// Reads a row of a limit.
+    pub(crate) fn select_limit(&self, (handler, key): &Name, is_locked: bool) -> String {
+        let lock = if is_locked { self.tables.dialect.words().lock } else { "" };
+        format!("SELECT {LIMIT}, {COLUMNS} FROM {} WHERE {}{lock}; ", self.limits(), self.names(handler, key))
+    }
+
+    /// Reads the rows of all handlers.
+    pub(crate) fn select_handlers(&self) -> String {
+        format!("SELECT {LIMIT}, {COLUMNS} FROM {} WHERE job_key = ''; ", self.limits())
+    }
+
+    /// Reads rows of limits, locked in their order.
+    pub(crate) fn lock_limits(&self, names: &BTreeSet<Name>) -> String {
+        names.iter().map(|name| self.select_limit(name, true)).collect()
+    }
+
+    pub(crate) fn names(&self, handler: &str, key: &str) -> String {
+        format!("handler = {} AND job_key = {}", self.text(handler), self.text(key))
+    }
+
+    /// Makes the row of a handler where there is none, and notes a priority.
+    pub(crate) fn make_handler(&self, handler: &str, priority: Option<u8>) -> String {
+        let (limits, text) = (self.limits(), self.text(handler));
+        let bits = priority.map_or(0, |priority| 1_i64 << priority);
+        let insert = format!("INSERT INTO {limits} (handler, job_key, levels) VALUES ({text}, '', {bits})");
+        match self.is_mysql() {
+            true => format!("{insert} ON DUPLICATE KEY UPDATE levels = levels | {bits}; "),
+            false => format!(
+                "{insert} ON CONFLICT (handler, job_key) DO UPDATE SET levels = {limits}.levels | {bits} \
+                 WHERE {limits}.levels & {bits} <> {bits}; "
+            ),
+        }
+    }
+
+    /// Makes the row of a key where there is none.
+    pub(crate) fn make_key(&self, handler: &str, key: &str) -> String {
+        let (limits, handler, key) = (self.limits(), self.text(handler), self.text(key));
+        let insert = format!("INSERT INTO {limits} (handler, job_key) VALUES ({handler}, {key})");
+        match self.is_mysql() {
+            true => format!("{insert} ON DUPLICATE KEY UPDATE job_key = job_key; "),
+            false => format!("{insert} ON CONFLICT (handler, job_key) DO NOTHING; "),
+        }
+    }
+
+    /// Writes the rows that have changed.
+    pub(crate) fn write_limits(&self, locked: &Locked) -> String {
+        locked.iter().filter(|(_, row)| row.is_changed).map(|(name, row)| self.write_limit(name, row)).collect()
+    }
+
+    fn write_limit(&self, (handler, key): &Name, row: &Limited) -> String {
+        let insert = match row.is_new {
+            true => format!(
+                "INSERT INTO {} (handler, job_key) VALUES ({}, {}); ",
+                self.limits(),
+                self.text(handler),
+                self.text(key)
+            ),
+            false => String::new(),
+        };
+        let record = row.record.as_ref().map_or_else(String::new, |record| {
+            format!(
+                "state_policy = {}, state_version = {}, state = {}, seen = {}, fresh_at = {}, ",
+                self.text(&record.policy),
+                record.version.cast_signed(),
+                self.tables.bytes(&record.state),
+                nanos(record.seen),
+                nanos(record.fresh_at),
+            )
+        });
+        let Limited { held, running, open_at, paused_until, .. } = row;
+        format!(
+            "{insert}UPDATE {} SET {record}held = '{held}', running = {running}, open_at = {open_at}, \
+             paused_until = {paused_until}, pause_reason = {} WHERE {}; ",
+            self.limits(),
+            self.optional_text(row.pause_reason.as_deref()),
+            self.names(handler, key),
+        )
+    }
+}
+
+/// A time that is only compared, as a number that all databases have.
+fn nanos(time: Timestamp) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+impl Row {
+    /// A row of a limit.
+    pub(crate) fn limited(&self) -> (Name, Limited) {
+        let count = |column: usize| Count::parse(&self.text(column)).unwrap_or_default();
+        let time = |column: usize| Timestamp::from_nanos(self.number(column).try_into().unwrap_or_default());
+        let record = self.optional_text(8).zip(self.bytes(10)).map(|(policy, state)| Record {
+            version: self.number(9).cast_unsigned(),
+            policy,
+            state,
+            seen: time(11),
+            fresh_at: time(12),
+        });
+        let limited = Limited {
+            policy: self.optional_text(3),
+            count: count(4),
+            key_policy: self.optional_text(5),
+            key_count: count(6),
+            concurrency: self.optional_number(7),
+            record,
+            held: self.text(13).parse().unwrap_or_default(),
+            running: self.number(14),
+            open_at: self.number(15),
+            paused_until: self.number(16),
+            pause_reason: self.optional_text(17),
+            is_changed: false,
+            is_new: false,
+        };
+        ((self.text(1), self.text(2)), limited)
+    }
+
+    /// Who gave the limit of the row, and that of its keys.
+    pub(crate) fn given_by(&self) -> (i64, i64) {
+        (self.number(18), self.number(19))
+    }
+}
+
+impl Rows {
+    /// The rows of limits in an answer.
+    pub(crate) fn limits(&self) -> Locked {
+        self.tagged(LIMIT).map(Row::limited).collect()
+    }
+}
