@@ -43,3 +43,43 @@ fn usage(who: libc::c_int) -> libc::rusage {
         usage.assume_init()
     }
 }
+
+/// Processes, to be asked for their CPU time.
+pub struct Tree(Vec<u32>);
+
+impl Tree {
+    /// Those that this process has started, with those that they have.
+    pub fn started() -> Tree {
+        let pids = fs::read_dir("/proc").unwrap();
+        let pids = pids.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let parents: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, fields(pid)?[1].parse().ok()?))).collect();
+        let mut all = vec![std::process::id()];
+        let mut next = 0;
+        while let Some(parent) = all.get(next).copied() {
+            all.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+            next += 1;
+        }
+        Tree(all.split_off(1))
+    }
+
+    /// User and system time of those that are there still, in ticks.
+    pub fn cpu_ticks(&self) -> u64 {
+        let ticks = |pid: &u32| {
+            let fields = fields(*pid)?;
+            Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+        };
+        self.0.iter().filter_map(ticks).sum()
+    }
+}
+
+/// How many ticks of [`Tree::cpu_ticks`] a second has.
+pub fn ticks_per_second() -> f64 {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) as f64 }
+}
+
+/// What the kernel tells of a process, from its state on.
+fn fields(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+}

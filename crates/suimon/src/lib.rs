@@ -37,8 +37,3 @@ pub use suimon_core::{
 #[cfg(feature = "macros")]
 pub use suimon_macros::consume;
 pub use top::{TopKey, TopKeys};
-
-/// The examples of the project's README.
-#[cfg(all(doctest, feature = "macros"))]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
