@@ -15,7 +15,8 @@ use suimon_bench::process::{Tree, ticks_per_second};
 use suimon_jobs::{Config, Count, Job, Queue, Worker};
 use suimon_sql::access::{Cell, Target};
 use suimon_testkit::servers::{Folder, Postgres};
-use tokio::sync::Notify;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
 
 const ROUNDS: usize = 5;
 const JOBS: usize = 4_000;
@@ -142,12 +143,15 @@ async fn theirs(url: &str, queue: &str, workers: usize) -> f64 {
                 storage.push_bulk(some.iter().map(|n| payload(*n)).collect()).await.unwrap();
             }
             let start = Instant::now();
+            let stop = watch::Sender::new(false);
             let mut tasks = Vec::new();
             for nth in 0..workers {
                 let (left, all) = (left.clone(), all.clone());
                 let storage = $storage::new(&pool).with_config(config.clone());
                 let name = format!("{queue}-{nth}");
-                tasks.push(tokio::spawn(async move {
+                let (runtime, stop) = (Handle::current(), stop.subscribe());
+                // Its future cannot be sent to another thread, so it has one of its own.
+                tasks.push(std::thread::spawn(move || {
                     let job = move |_: Payload| {
                         let (left, all) = (left.clone(), all.clone());
                         async move {
@@ -157,12 +161,20 @@ async fn theirs(url: &str, queue: &str, workers: usize) -> f64 {
                             Ok::<_, BoxDynError>(())
                         }
                     };
-                    WorkerBuilder::new(name).backend(storage).concurrency(16).build(job).run().await.unwrap();
+                    let worker = WorkerBuilder::new(name).backend(storage).concurrency(16).build(job);
+                    runtime.block_on(async move {
+                        let mut stop = stop;
+                        tokio::select! {
+                            ended = worker.run() => ended.unwrap(),
+                            _ = stop.changed() => {}
+                        }
+                    });
                 }));
             }
             all.notified().await;
             let rate = JOBS as f64 / start.elapsed().as_secs_f64();
-            tasks.iter().for_each(|task| task.abort());
+            stop.send_replace(true);
+            tasks.into_iter().for_each(|task| task.join().unwrap());
             rate
         }};
     }

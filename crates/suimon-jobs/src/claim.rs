@@ -55,6 +55,7 @@ pub(crate) struct Look<'a> {
 
 impl Work for Look<'_> {
     type Answer = Seen;
+    const STEP: &'static str = "look";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Seen, Stop> {
@@ -188,6 +189,7 @@ struct Head {
 
 impl Work for Claim<'_> {
     type Answer = Claims;
+    const STEP: &'static str = "claim";
     /// What was claimed and not heard of is found by its token.
     const IS_REPEATABLE: bool = false;
 
@@ -411,6 +413,7 @@ pub(crate) struct Tidy<'a> {
 
 impl Work for Tidy<'_> {
     type Answer = ();
+    const STEP: &'static str = "tidy";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {
@@ -445,6 +448,7 @@ pub(crate) struct Recall {
 
 impl Work for Recall {
     type Answer = Vec<Claimed>;
+    const STEP: &'static str = "recall";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Vec<Claimed>, Stop> {

@@ -29,6 +29,9 @@ pub(crate) struct Db {
 pub(crate) trait Work: Sync {
     type Answer: Send;
 
+    /// What it is called where its time is told.
+    const STEP: &'static str;
+
     /// May it be done again when it is unknown whether it was done?
     const IS_REPEATABLE: bool;
 
@@ -60,9 +63,12 @@ impl From<Error> for Stop {
 impl Db {
     /// Attempts something until it is done, refused or too late.
     pub(crate) async fn run<W: Work>(&self, work: &W) -> Result<W::Answer, Error> {
-        let deadline = Instant::now() + self.timeout;
+        let start = Instant::now();
+        let deadline = start + self.timeout;
         let mut last = None;
-        match timeout_at(deadline.into(), self.attempts(work, deadline, &mut last)).await {
+        let answer = timeout_at(deadline.into(), self.attempts(work, deadline, &mut last)).await;
+        crate::metrics::step(W::STEP, start.elapsed());
+        match answer {
             Ok(answer) => answer,
             Err(_) => {
                 let why = last.map(|last: SqlError| format!(": {last}")).unwrap_or_default();
@@ -95,6 +101,7 @@ impl Db {
                 Failure::Cut | Failure::Lost | Failure::Other => return Err(Error::Database(error.into())),
             }
             self.retries.fetch_add(1, Ordering::Relaxed);
+            crate::metrics::retried();
             *last = Some(error);
             sleep(pause).await;
         }
@@ -183,19 +190,16 @@ impl Db {
     pub(crate) fn notify(&self) -> Option<String> {
         match self.tables.dialect {
             #[cfg(feature = "postgres")]
-            Dialect::Postgres => Some(format!("SELECT {NOTIFIED}, pg_notify('{}', '')::text", self.channel())),
+            Dialect::Postgres => Some(format!("SELECT {NOTIFIED}, pg_notify('{}', '')::text", self.jobs())),
             #[allow(unreachable_patterns, reason = "depends on the kinds that are built in")]
             _ => None,
         }
-    }
-
-    pub(crate) fn channel(&self) -> String {
-        self.jobs()
     }
 }
 
 /// The tags of rows, which are their first column.
 pub(crate) const CLOCK: i64 = -1;
+#[cfg(feature = "postgres")]
 pub(crate) const NOTIFIED: i64 = -2;
 
 /// A row of an answer.

@@ -27,6 +27,7 @@ const ADDED: i64 = 2;
 
 impl Work for Add<'_> {
     type Answer = Vec<JobId>;
+    const STEP: &'static str = "add";
 
     /// A job that was added twice would run twice.
     const IS_REPEATABLE: bool = false;

@@ -39,6 +39,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Run {
     pub(crate) job: Claimed,
     pub(crate) outcome: Outcome,
+    /// How long it took, where that is known.
+    pub(crate) time: Option<Duration>,
 }
 
 /// What has become of a run that was to be ended.
@@ -53,7 +55,7 @@ pub(crate) enum Written {
 impl Run {
     /// Does it change nothing but its own row?
     fn is_simple(&self) -> bool {
-        let Run { job, outcome } = self;
+        let Run { job, outcome, .. } = self;
         match outcome {
             Outcome::Done(actual) => !job.booking.holds() && (actual.is_none() || job.booking.booked.is_empty()),
             _ => false,
@@ -62,7 +64,7 @@ impl Run {
 
     /// Does it change its limits?
     fn touches_limits(&self) -> bool {
-        let Run { job, outcome } = self;
+        let Run { job, outcome, .. } = self;
         match outcome {
             Outcome::Limited { .. } => true,
             Outcome::Done(actual) => job.booking.holds() || actual.is_some() && !job.booking.booked.is_empty(),
@@ -100,6 +102,7 @@ pub(crate) struct Finish<'a> {
 
 impl Work for Finish<'_> {
     type Answer = Vec<Written>;
+    const STEP: &'static str = "finish";
     /// What is written a second time has another state already.
     const IS_REPEATABLE: bool = true;
 
@@ -271,6 +274,7 @@ pub(crate) struct Beat<'a> {
 impl Work for Beat<'_> {
     /// The jobs that are still ours.
     type Answer = BTreeSet<i64>;
+    const STEP: &'static str = "beat";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<BTreeSet<i64>, Stop> {
@@ -307,6 +311,7 @@ pub(crate) struct FindLost {
 
 impl Work for FindLost {
     type Answer = Vec<Claimed>;
+    const STEP: &'static str = "search";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Vec<Claimed>, Stop> {

@@ -58,7 +58,7 @@ impl Queue {
             let asked = format!("`{}` ({why})", job.cost);
             return Err(Error::Range { what: "cost", asked, allowed: "a decimal number that is not negative" });
         }
-        let count = job.count.as_deref().map(Count::parse).transpose()?.unwrap_or_default();
+        let count = job.count.as_deref().map(Count::parse).transpose()?;
         let limit = job.limit.clone().map(LimitSpec::new);
         let key_limit = job.key_limit.clone().map(LimitSpec::new);
         self.give(&job.handler, limit.as_ref(), key_limit.as_ref(), count, Given::Dispatch).await
@@ -69,6 +69,7 @@ struct Arriving;
 
 impl Work for Arriving {
     type Answer = Vec<Arrived>;
+    const STEP: &'static str = "arrive";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Vec<Arrived>, Stop> {
@@ -99,6 +100,7 @@ struct TakeIn<'a> {
 
 impl Work for TakeIn<'_> {
     type Answer = ();
+    const STEP: &'static str = "take_in";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {
@@ -147,6 +149,7 @@ struct FailUnknown<'a> {
 
 impl Work for FailUnknown<'_> {
     type Answer = ();
+    const STEP: &'static str = "unknown";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {
@@ -170,6 +173,7 @@ const GRACE: i64 = 60_000_000_000;
 
 impl Work for ForgetKeys {
     type Answer = ();
+    const STEP: &'static str = "forget";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {

@@ -114,7 +114,7 @@ impl Job {
         self
     }
 
-    /// Which runs the limits given here count.
+    /// Which runs the limits given here count; without it what the handler's limit counts stays.
     #[must_use]
     pub const fn count(mut self, count: Count) -> Job {
         self.count = Some(count);

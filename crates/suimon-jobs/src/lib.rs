@@ -119,6 +119,10 @@
 //! `job`.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "postgres", feature = "mysql", feature = "sqlite")),
+    allow(dead_code, unused_imports, unused_variables, reason = "not every kind of database needs everything")
+)]
 
 mod claim;
 mod config;
@@ -130,8 +134,7 @@ mod handler;
 mod intake;
 mod job;
 mod limits;
-#[cfg(feature = "metrics")]
-mod metrics;
+pub mod metrics;
 mod queue;
 mod row;
 mod schema;

@@ -104,7 +104,6 @@ impl Queue {
         let ids = self.0.db.run(&Add { jobs, unknown: &unknown }).await?;
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner).extend(unknown);
         self.0.news.notify_waiters();
-        #[cfg(feature = "metrics")]
         for job in jobs {
             crate::metrics::dispatched(&job.handler);
         }
@@ -116,8 +115,7 @@ impl Queue {
         let mut done = BTreeSet::new();
         for job in jobs.iter().rev().filter(|job| job.limit.is_some() || job.key_limit.is_some()) {
             if done.insert(&job.handler) {
-                let count = job.count.unwrap_or_default();
-                self.give(&job.handler, job.limit.as_ref(), job.key_limit.as_ref(), count, Given::Dispatch).await?;
+                self.give(&job.handler, job.limit.as_ref(), job.key_limit.as_ref(), job.count, Given::Dispatch).await?;
             }
         }
         Ok(())

@@ -100,7 +100,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(all(feature = "postgres", feature = "mysql", feature = "sqlite")),
-    allow(dead_code, unused_imports, unused_variables, reason = "not every kind of database needs everything")
+    allow(
+        dead_code,
+        unreachable_code,
+        unused_imports,
+        unused_variables,
+        reason = "not every kind of database needs everything"
+    )
 )]
 
 mod builder;

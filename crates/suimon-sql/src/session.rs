@@ -153,20 +153,20 @@ fn told(error: sqlx::Error) -> String {
 macro_rules! read_all {
     ($connection:expr, $sql:expr, $read:path) => {{
         let sql = sqlx::raw_sql(AssertSqlSafe($sql));
-        match $connection {
+        match *$connection {
             #[cfg(feature = "postgres")]
-            Connection::Postgres(connection) => sql.fetch_all(connection).await?.iter().map($read).collect(),
+            Connection::Postgres(ref mut connection) => sql.fetch_all(connection).await?.iter().map($read).collect(),
             #[cfg(feature = "mysql")]
-            Connection::MySql(connection) => sql.fetch_all(connection).await?.iter().map($read).collect(),
+            Connection::MySql(ref mut connection) => sql.fetch_all(connection).await?.iter().map($read).collect(),
             #[cfg(feature = "sqlite")]
-            Connection::Sqlite(connection) => sql.fetch_all(connection).await?.iter().map($read).collect(),
+            Connection::Sqlite(ref mut connection) => sql.fetch_all(connection).await?.iter().map($read).collect(),
         }
     }};
 }
 
 impl Connection {
     pub(crate) async fn run(&mut self, sql: String) -> Result<Vec<Row>, sqlx::Error> {
-        read_all!(&mut *self, sql, Row::read)
+        read_all!(self, sql, Row::read)
     }
 
     /// Sends statements and reads the rows of all their answers, whatever their columns.
@@ -174,7 +174,7 @@ impl Connection {
     /// # Errors
     /// Those of the database.
     pub async fn cells(&mut self, sql: String) -> Result<Vec<Vec<Cell>>, sqlx::Error> {
-        read_all!(&mut *self, sql, Cell::read_row)
+        read_all!(self, sql, Cell::read_row)
     }
 
     /// Takes leave of the server.

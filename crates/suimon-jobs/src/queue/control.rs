@@ -39,7 +39,7 @@ impl Queue {
     /// # Errors
     /// When the limit cannot be, or the database cannot be asked.
     pub async fn register(&self, handler: &str, max: u64, window_secs: u64) -> Result<(), Error> {
-        self.set(handler, Some(&LimitSpec::per(max, window_secs)), None, Count::Started).await
+        self.set(handler, Some(&LimitSpec::per(max, window_secs)), None, None).await
     }
 
     /// Sets the limit of a handler for all workers from now on, as text; it goes before those
@@ -50,7 +50,7 @@ impl Queue {
     /// # Errors
     /// As [`register`](Queue::register).
     pub async fn set_limit(&self, handler: &str, limit: &str, count: Count) -> Result<(), Error> {
-        self.set(handler, Some(&LimitSpec::new(limit)), None, count).await
+        self.set(handler, Some(&LimitSpec::new(limit)), None, Some(count)).await
     }
 
     /// Sets the limit that each key of a handler has.
@@ -58,7 +58,7 @@ impl Queue {
     /// # Errors
     /// As [`register`](Queue::register).
     pub async fn set_key_limit(&self, handler: &str, limit: &str, count: Count) -> Result<(), Error> {
-        self.set(handler, None, Some(&LimitSpec::new(limit)), count).await
+        self.set(handler, None, Some(&LimitSpec::new(limit)), Some(count)).await
     }
 
     /// Sets the limit of one key of a handler, instead of that which its keys have.
@@ -70,7 +70,8 @@ impl Queue {
         check_key("key", key)?;
         let text = LimitSpec::new(limit).checked()?;
         let name = (handler.to_owned(), key.to_owned());
-        self.change(&Change { name: &name, what: What::Limit { text: Some(&text), count, given: Given::Set } }).await
+        self.change(&Change { name: &name, what: What::Limit { text: &text, count: Some(count), given: Given::Set } })
+            .await
     }
 
     /// Takes away the limits that were set, given by jobs or by the configuration; those of the
@@ -155,7 +156,7 @@ impl Queue {
         handler: &str,
         limit: Option<&LimitSpec>,
         key_limit: Option<&LimitSpec>,
-        count: Count,
+        count: Option<Count>,
     ) -> Result<(), Error> {
         check_handler(handler)?;
         self.give(handler, limit, key_limit, count, Given::Set).await
@@ -164,7 +165,7 @@ impl Queue {
     /// The limits of a configuration, which give way to any other.
     pub(crate) async fn configure(&self, handler: &str, config: &Config) -> Result<(), Error> {
         let Config { limit, key_limit, count, concurrency, .. } = config;
-        self.give(handler, limit.as_ref(), key_limit.as_ref(), *count, Given::Config).await?;
+        self.give(handler, limit.as_ref(), key_limit.as_ref(), Some(*count), Given::Config).await?;
         let name = (handler.to_owned(), String::new());
         self.change(&Change { name: &name, what: What::Concurrency(*concurrency) }).await
     }
@@ -174,7 +175,7 @@ impl Queue {
         handler: &str,
         limit: Option<&LimitSpec>,
         key_limit: Option<&LimitSpec>,
-        count: Count,
+        count: Option<Count>,
         given: Given,
     ) -> Result<(), Error> {
         let name = (handler.to_owned(), String::new());
@@ -182,7 +183,7 @@ impl Queue {
         let [limit, key_limit] = texts;
         let (limit, key_limit) = (limit?, key_limit?);
         if let Some(text) = &limit {
-            self.change(&Change { name: &name, what: What::Limit { text: Some(text), count, given } }).await?;
+            self.change(&Change { name: &name, what: What::Limit { text, count, given } }).await?;
         }
         if let Some(text) = &key_limit {
             self.change(&Change { name: &name, what: What::KeyLimit { text, count, given } }).await?;
@@ -210,6 +211,7 @@ struct Look<'a> {
 
 impl Work for Look<'_> {
     type Answer = Rows;
+    const STEP: &'static str = "ask";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Rows, Stop> {
@@ -230,8 +232,17 @@ struct Change<'a> {
 }
 
 enum What<'a> {
-    Limit { text: Option<&'a str>, count: Count, given: Given },
-    KeyLimit { text: &'a str, count: Count, given: Given },
+    /// Without a count that stays as it is.
+    Limit {
+        text: &'a str,
+        count: Option<Count>,
+        given: Given,
+    },
+    KeyLimit {
+        text: &'a str,
+        count: Option<Count>,
+        given: Given,
+    },
     Clear,
     Concurrency(Option<u32>),
     Pause(Pause),
@@ -256,12 +267,13 @@ impl Change<'_> {
         let (given_by, key_given_by) = row.given_by();
         match self.what {
             What::Limit { text, count, given } => {
-                let same = limited.policy.as_deref() == text && limited.count == count && given_by == given as i64;
-                same || given_by > given as i64
+                let same = limited.policy.as_deref() == Some(text) && count.is_none_or(|count| limited.count == count);
+                same && given_by == given as i64 || given_by > given as i64
             }
             What::KeyLimit { text, count, given } => {
-                let is_as_given = limited.key_policy.as_deref() == Some(text) && limited.key_count == count;
-                is_as_given && key_given_by == given as i64 || key_given_by > given as i64
+                let same =
+                    limited.key_policy.as_deref() == Some(text) && count.is_none_or(|count| limited.key_count == count);
+                same && key_given_by == given as i64 || key_given_by > given as i64
             }
             What::Concurrency(most) => limited.concurrency == most.map(i64::from),
             What::Clear | What::Pause(_) | What::Resume => false,
@@ -271,6 +283,7 @@ impl Change<'_> {
 
 impl Work for Changing<'_> {
     type Answer = ();
+    const STEP: &'static str = "change";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {
@@ -292,15 +305,16 @@ impl Work for Changing<'_> {
         let mut more = String::new();
         match self.change.what {
             What::Limit { text, count, given } => {
-                if let Some(text) = text.filter(|_| row.record.is_none()) {
+                let count = count.unwrap_or(row.count);
+                if row.record.is_none() {
                     let runs = self.past_runs(db, session, text, count, rows.now).await?;
                     row.charge_past(text, &runs, self.calendar);
                 }
-                let text = db.optional_text(text);
+                let text = db.text(text);
                 more = format!("policy = {text}, count_on = '{}', given_by = {}", count.as_str(), given as i64);
             }
             What::KeyLimit { text, count, given } => {
-                let text = db.text(text);
+                let (text, count) = (db.text(text), count.unwrap_or(row.key_count));
                 more = format!(
                     "key_policy = {text}, key_count_on = '{}', key_given_by = {}",
                     count.as_str(),

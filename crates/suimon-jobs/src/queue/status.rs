@@ -238,6 +238,7 @@ struct Remove<'a> {
 
 impl Work for Remove<'_> {
     type Answer = u64;
+    const STEP: &'static str = "remove";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<u64, Stop> {
@@ -293,6 +294,7 @@ struct Ask<F> {
 
 impl<F: Fn(&Db) -> String + Sync> Work for Ask<F> {
     type Answer = Rows;
+    const STEP: &'static str = "ask";
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<Rows, Stop> {

@@ -42,10 +42,11 @@ pub(super) struct Engine<'a> {
     worker: &'a Worker,
     names: Vec<String>,
     tasks: JoinSet<Result<(), JobError>>,
-    running: HashMap<Id, (Claimed, Context)>,
+    running: HashMap<Id, (Claimed, Context, Instant)>,
     /// Runs that have ended and are not written down yet.
     ended: Vec<Run>,
     ran: Vec<Ran>,
+    remembers: bool,
     stopping: watch::Sender<bool>,
     turn: usize,
     /// A claim whose answer was lost.
@@ -73,6 +74,7 @@ impl<'a> Engine<'a> {
             running: HashMap::new(),
             ended: Vec::new(),
             ran: Vec::new(),
+            remembers: true,
             stopping: watch::Sender::new(false),
             turn: 0,
             lost_claim: None,
@@ -83,6 +85,7 @@ impl<'a> Engine<'a> {
     }
 
     pub(super) async fn run(mut self, until: Until, stop: impl Future<Output = ()>) -> Result<Vec<Ran>, Error> {
+        self.remembers = until != Until::Stopped;
         let shared = self.worker.queue.0.clone();
         let watch = Watch::start(&shared);
         let mut stop = pin!(stop);
@@ -227,9 +230,7 @@ impl<'a> Engine<'a> {
                 }
             };
             let task = self.tasks.spawn(acting.instrument(span));
-            #[cfg(feature = "metrics")]
-            crate::metrics::started(&job.lane.0);
-            self.running.insert(task.id(), (job, context));
+            self.running.insert(task.id(), (job, context, Instant::now()));
         }
     }
 
@@ -245,7 +246,7 @@ impl<'a> Engine<'a> {
             Ok((id, result)) => (id, result),
             Err(error) => (error.id(), Err(JobError::failed(panicked(error)))),
         };
-        let Some((job, context)) = self.running.remove(&id) else { return };
+        let Some((job, context, began)) = self.running.remove(&id) else { return };
         let actual = *context.0.actual.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = match result {
             Ok(()) => Outcome::Done(actual),
@@ -261,7 +262,7 @@ impl<'a> Engine<'a> {
                 Outcome::Failed { error, retry_after, actual }
             }
         };
-        self.ended.push(Run { job, outcome });
+        self.ended.push(Run { job, outcome, time: Some(began.elapsed()) });
     }
 
     async fn write_down(&mut self) -> Result<(), Error> {
@@ -280,25 +281,25 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    fn report(&mut self, Run { job, outcome }: Run, written: Written) {
+    fn report(&mut self, Run { job, outcome, time }: Run, written: Written) {
+        let handler = job.lane.0;
         if written == Written::Overtaken {
-            warn!(job = job.id, handler = job.lane.0, "its lease had run out, and another worker has taken it up");
+            crate::metrics::ended(&handler, "overtaken", time);
+            warn!(job = job.id, handler, "its lease had run out, and another worker has taken it up");
             return;
         }
-        let (state, error) = match outcome {
-            Outcome::Done(_) => (JobState::Done, None),
-            Outcome::Failed { error, retry_after, .. } => {
-                (if retry_after.is_some() { JobState::Pending } else { JobState::Failed }, Some(error))
-            }
-            Outcome::Limited { reason, .. } => (JobState::Pending, Some(reason)),
-            Outcome::Released | Outcome::Lost { .. } => (JobState::Pending, None),
+        let (state, outcome, error) = match outcome {
+            Outcome::Done(_) => (JobState::Done, "done", None),
+            Outcome::Failed { error, retry_after: None, .. } => (JobState::Failed, "failed", Some(error)),
+            Outcome::Failed { error, .. } => (JobState::Pending, "retried", Some(error)),
+            Outcome::Limited { reason, .. } => (JobState::Pending, "limited", Some(reason)),
+            Outcome::Released | Outcome::Lost { .. } => (JobState::Pending, "released", None),
         };
-        debug!(job = job.id, handler = job.lane.0, state = state.as_str(), error, "a run has ended");
-        #[cfg(feature = "metrics")]
-        crate::metrics::ended(&job.lane.0, state, error.is_some());
+        debug!(job = job.id, handler, outcome, error, "a run has ended");
+        crate::metrics::ended(&handler, outcome, time);
         // A worker that runs for ever does not remember all that it has done.
-        if self.ran.len() < 1_000_000 {
-            self.ran.push(Ran { id: JobId(job.id), handler: job.lane.0, state, error });
+        if self.remembers {
+            self.ran.push(Ran { id: JobId(job.id), handler, state, error });
         }
     }
 
@@ -308,7 +309,7 @@ impl<'a> Engine<'a> {
         if Instant::now() < self.next_beat {
             return Ok(());
         }
-        let runs: Vec<_> = self.running.values().map(|(job, _)| (job.id, job.token)).collect();
+        let runs: Vec<_> = self.running.values().map(|(job, ..)| (job.id, job.token)).collect();
         let beat = Beat { runs: &runs, lease: micros(lease), handlers: &self.names };
         let ours = self.worker.queue.0.db.run(&beat).await?;
         for (id, _) in runs.iter().filter(|(id, _)| !ours.contains(id)) {
@@ -326,6 +327,7 @@ impl<'a> Engine<'a> {
             let runs: Vec<_> = lost.into_iter().map(|job| self.lost(job)).collect();
             if !runs.is_empty() {
                 queue.0.db.run(&Finish { runs: &runs, calendar: &*queue.0.calendar }).await?;
+                runs.iter().for_each(|run| crate::metrics::lost(&run.job.lane.0));
                 queue.0.news.notify_waiters();
                 warn!(jobs = runs.len(), "workers were lost; their jobs go on");
             }
@@ -348,13 +350,13 @@ impl<'a> Engine<'a> {
         let config = self.worker.handlers.get(&job.lane.0).map(|served| &served.config);
         let most = job.max_attempts.or(config.map(|config| config.attempts)).unwrap_or(3);
         let is_last = job.attempts >= most;
-        Run { job, outcome: Outcome::Lost { is_last } }
+        Run { job, outcome: Outcome::Lost { is_last }, time: None }
     }
 
     /// Cuts off what still runs and gives it back.
     async fn release(&mut self) {
         self.tasks.shutdown().await;
-        let rest = self.running.drain().map(|(_, (job, _))| Run { job, outcome: Outcome::Released });
+        let rest = self.running.drain().map(|(_, (job, ..))| Run { job, outcome: Outcome::Released, time: None });
         self.ended.extend(rest);
     }
 }

@@ -51,7 +51,7 @@ impl Drop for Watch {
 async fn listen(shared: Arc<Shared>) {
     use suimon_sql::access::Listener;
     loop {
-        if let Ok(Some(mut listener)) = Listener::on(shared.db.pool.target(), &shared.db.channel()).await {
+        if let Ok(Some(mut listener)) = Listener::on(shared.db.pool.target(), &shared.db.jobs()).await {
             // What was said before is lost.
             shared.news.notify_waiters();
             while listener.heard().await.is_ok() {
