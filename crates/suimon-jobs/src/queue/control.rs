@@ -11,7 +11,7 @@ use crate::db::{Db, NEVER, Rows, Stop, Work, micros, until};
 use crate::error::{check_handler, check_key};
 use crate::limits::{Name, counted_period, opens_at};
 use crate::queue::Queue;
-use crate::row::LIMIT;
+use crate::row::{LIMIT, Lock};
 
 /// Who gave a limit: a later one in this list goes before an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,6 +166,15 @@ impl Queue {
         let Config { limit, key_limit, count, concurrency, .. } = config;
         self.give(handler, limit.as_ref(), key_limit.as_ref(), *count, Given::Config).await?;
         let name = (handler.to_owned(), String::new());
+        // One that an earlier configuration had, and this one has not any more.
+        if limit.is_none() {
+            let what = What::Limit { text: None, count: Count::default(), given: Given::Config };
+            self.change(&Change { name: &name, what }).await?;
+        }
+        if key_limit.is_none() {
+            let what = What::KeyLimit { text: None, count: Count::default(), given: Given::Config };
+            self.change(&Change { name: &name, what }).await?;
+        }
         self.change(&Change { name: &name, what: What::Concurrency(*concurrency) }).await
     }
 
@@ -185,7 +194,7 @@ impl Queue {
             self.change(&Change { name: &name, what: What::Limit { text: Some(text), count, given } }).await?;
         }
         if let Some(text) = &key_limit {
-            self.change(&Change { name: &name, what: What::KeyLimit { text, count, given } }).await?;
+            self.change(&Change { name: &name, what: What::KeyLimit { text: Some(text), count, given } }).await?;
         }
         Ok(())
     }
@@ -214,9 +223,9 @@ impl Work for Look<'_> {
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Rows, Stop> {
         let (handler, key) = self.name;
-        let mut sql = db.select_limit(&(handler.clone(), String::new()), false);
+        let mut sql = db.select_limit(&(handler.clone(), String::new()), Lock::None);
         if !key.is_empty() {
-            sql += &db.select_limit(self.name, false);
+            sql += &db.select_limit(self.name, Lock::None);
         }
         let cells = session.finish_cells(sql + &db.select_clock()).await.map_err(Stop::Before)?;
         Ok(Rows::read(cells))
@@ -231,7 +240,7 @@ struct Change<'a> {
 
 enum What<'a> {
     Limit { text: Option<&'a str>, count: Count, given: Given },
-    KeyLimit { text: &'a str, count: Count, given: Given },
+    KeyLimit { text: Option<&'a str>, count: Count, given: Given },
     Clear,
     Concurrency(Option<u32>),
     Pause(Pause),
@@ -256,11 +265,12 @@ impl Change<'_> {
         let (given_by, key_given_by) = row.given_by();
         match self.what {
             What::Limit { text, count, given } => {
-                let same = limited.policy.as_deref() == text && limited.count == count && given_by == given as i64;
-                same || given_by > given as i64
+                let is_as_given = limited.policy.as_deref() == text && (limited.count == count || text.is_none());
+                is_as_given && given_by == given as i64 || given_by > given as i64
             }
             What::KeyLimit { text, count, given } => {
-                let is_as_given = limited.key_policy.as_deref() == Some(text) && limited.key_count == count;
+                let is_as_given =
+                    limited.key_policy.as_deref() == text && (limited.key_count == count || text.is_none());
                 is_as_given && key_given_by == given as i64 || key_given_by > given as i64
             }
             What::Concurrency(most) => limited.concurrency == most.map(i64::from),
@@ -279,7 +289,7 @@ impl Work for Changing<'_> {
         if !key.is_empty() {
             sql += &db.make_key(handler, key);
         }
-        sql += &db.select_limit(self.change.name, true);
+        sql += &db.select_limit(self.change.name, Lock::Alone);
         let rows = Rows::read(session.cells(sql + &db.select_clock()).await.map_err(Stop::Before)?);
         if self.change.is_done(&rows) {
             session.undo().await;
@@ -296,18 +306,29 @@ impl Work for Changing<'_> {
                     let runs = self.past_runs(db, session, text, count, rows.now).await?;
                     row.charge_past(text, &runs, self.calendar);
                 }
+                // Without one, nothing is counted; a later one looks at the runs of the past anew.
+                let forgotten = if text.is_none() { ", state_policy = NULL, state = NULL" } else { "" };
+                if text.is_none() {
+                    row.record = None;
+                }
                 let text = db.optional_text(text);
-                more = format!("policy = {text}, count_on = '{}', given_by = {}", count.as_str(), given as i64);
+                more =
+                    format!("policy = {text}, count_on = '{}', given_by = {}{forgotten}", count.as_str(), given as i64);
             }
             What::KeyLimit { text, count, given } => {
-                let text = db.text(text);
+                let text = db.optional_text(text);
                 more = format!(
                     "key_policy = {text}, key_count_on = '{}', key_given_by = {}",
                     count.as_str(),
                     given as i64
                 );
             }
-            What::Clear => more = "policy = NULL, given_by = 0, key_policy = NULL, key_given_by = 0".to_owned(),
+            What::Clear => {
+                // What it counted is not counted any more: a later limit looks at the runs of the past anew.
+                row.record = None;
+                more = "policy = NULL, given_by = 0, key_policy = NULL, key_given_by = 0, state_policy = NULL, state = NULL"
+                    .to_owned();
+            }
             What::Concurrency(most) => {
                 let most = most.map_or_else(|| "NULL".to_owned(), |most| most.to_string());
                 more = format!("concurrency = {most}");
@@ -324,6 +345,14 @@ impl Work for Changing<'_> {
         let mut sql = db.write_limits(&locked);
         if !more.is_empty() {
             sql += &format!("UPDATE {} SET {more} WHERE {}; ", db.limits(), db.names(handler, key));
+        }
+        if matches!(self.change.what, What::KeyLimit { .. } | What::Clear) {
+            // Keys that the limit of before had closed.
+            sql += &format!(
+                "UPDATE {} SET open_at = 0 WHERE handler = {} AND job_key <> '' AND open_at > 0; ",
+                db.limits(),
+                db.text(handler)
+            );
         }
         // Looked at too early, a lane is closed again; too late, it would be forgotten.
         let of_key = if key.is_empty() { String::new() } else { format!(" AND job_key = {}", db.text(key)) };

@@ -40,6 +40,7 @@ pub(super) enum Until {
 
 pub(super) struct Engine<'a> {
     worker: &'a Worker,
+    until: Until,
     names: Vec<String>,
     tasks: JoinSet<Result<(), JobError>>,
     running: HashMap<Id, (Claimed, Context)>,
@@ -64,10 +65,11 @@ enum Found {
 }
 
 impl<'a> Engine<'a> {
-    pub(super) fn new(worker: &'a Worker) -> Engine<'a> {
+    pub(super) fn new(worker: &'a Worker, until: Until) -> Engine<'a> {
         let now = Instant::now();
         Engine {
             worker,
+            until,
             names: worker.handlers.keys().cloned().collect(),
             tasks: JoinSet::new(),
             running: HashMap::new(),
@@ -82,7 +84,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    pub(super) async fn run(mut self, until: Until, stop: impl Future<Output = ()>) -> Result<Vec<Ran>, Error> {
+    pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<Vec<Ran>, Error> {
+        let until = self.until;
         let shared = self.worker.queue.0.clone();
         let watch = Watch::start(&shared);
         let mut stop = pin!(stop);
@@ -94,7 +97,7 @@ impl<'a> Engine<'a> {
             news.as_mut().enable();
             self.collect();
             let is_stopping = deadline.is_some();
-            let mut wait = match self.step(until, is_stopping).await {
+            let mut wait = match self.step(is_stopping).await {
                 Ok(Found::More) => Duration::ZERO,
                 Ok(Found::Nothing(wait)) => wait,
                 Err(error) if error.is_database() && until == Until::Stopped && !is_stopping => {
@@ -112,7 +115,7 @@ impl<'a> Engine<'a> {
                 outage = Duration::ZERO;
             }
             let is_idle = self.tasks.is_empty() && self.ended.is_empty();
-            if is_idle && (is_stopping || self.is_over(until, wait)) {
+            if is_idle && (is_stopping || self.is_over(wait)) {
                 return Ok(self.ran);
             }
             if let Some(deadline) = deadline {
@@ -127,7 +130,9 @@ impl<'a> Engine<'a> {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let wait = wait.min(watch.longest).min(self.next_beat.saturating_duration_since(Instant::now()).max(BUSY));
+            // In an outage no sign of life can be given: another try then is as good as any.
+            let beat = self.next_beat.saturating_duration_since(Instant::now()).max(outage).max(BUSY);
+            let wait = wait.min(watch.longest).min(beat);
             tokio::select! {
                 Some(ended) = self.tasks.join_next_with_id() => self.end(ended),
                 () = news => {}
@@ -140,8 +145,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn is_over(&self, until: Until, wait: Duration) -> bool {
-        match until {
+    fn is_over(&self, wait: Duration) -> bool {
+        match self.until {
             Until::Stopped => false,
             Until::One => !self.ran.is_empty() || wait > BUSY,
             Until::Idle => wait > BUSY,
@@ -149,15 +154,19 @@ impl<'a> Engine<'a> {
     }
 
     /// Writes down what has ended, gives signs of life, starts what can start.
-    async fn step(&mut self, until: Until, is_stopping: bool) -> Result<Found, Error> {
+    async fn step(&mut self, is_stopping: bool) -> Result<Found, Error> {
+        let until = self.until;
         self.write_down().await?;
         self.beat().await?;
-        let slots = if until == Until::One { 1 } else { self.worker.settings.slots };
-        let free = slots.saturating_sub(self.tasks.len());
-        if is_stopping || free == 0 || until == Until::One && !self.ran.is_empty() {
+        if is_stopping || until == Until::One && !self.ran.is_empty() {
             return Ok(Found::Nothing(self.worker.settings.lease));
         }
         self.search().await?;
+        let slots = if until == Until::One { 1 } else { self.worker.settings.slots };
+        let free = slots.saturating_sub(self.tasks.len());
+        if free == 0 {
+            return Ok(Found::Nothing(self.worker.settings.lease / 2));
+        }
         self.claim(free.min(MOST)).await
     }
 
@@ -296,8 +305,8 @@ impl<'a> Engine<'a> {
         debug!(job = job.id, handler = job.lane.0, state = state.as_str(), error, "a run has ended");
         #[cfg(feature = "metrics")]
         crate::metrics::ended(&job.lane.0, state, error.is_some());
-        // A worker that runs for ever does not remember all that it has done.
-        if self.ran.len() < 1_000_000 {
+        // A worker that runs for ever does not remember what it has done.
+        if self.until != Until::Stopped {
             self.ran.push(Ran { id: JobId(job.id), handler: job.lane.0, state, error });
         }
     }
@@ -346,14 +355,22 @@ impl<'a> Engine<'a> {
 
     fn lost(&self, job: Claimed) -> Run {
         let config = self.worker.handlers.get(&job.lane.0).map(|served| &served.config);
-        let most = job.max_attempts.or(config.map(|config| config.attempts)).unwrap_or(3);
-        let is_last = job.attempts >= most;
+        // Of a handler that is not served here it is not known how often it is tried.
+        let most = job.max_attempts.or(config.map(|config| config.attempts));
+        let is_last = most.is_some_and(|most| job.attempts >= most);
         Run { job, outcome: Outcome::Lost { is_last } }
     }
 
     /// Cuts off what still runs and gives it back.
     async fn release(&mut self) {
-        self.tasks.shutdown().await;
+        self.tasks.abort_all();
+        while let Some(ended) = self.tasks.join_next_with_id().await {
+            match ended {
+                Err(error) if error.is_cancelled() => {}
+                // It had ended by itself, and must not run again.
+                ended => self.end(ended),
+            }
+        }
         let rest = self.running.drain().map(|(_, (job, _))| Run { job, outcome: Outcome::Released });
         self.ended.extend(rest);
     }
