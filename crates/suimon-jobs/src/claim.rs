@@ -19,6 +19,9 @@ use crate::row::Lock;
 /// So many lanes of a handler and priority are looked at in one go.
 const LANES: usize = 16;
 
+/// How long nothing starts under a limit that cannot be read, in microseconds.
+const BROKEN: i64 = 10_000_000;
+
 const HANDLER: i64 = 2;
 const NEW: i64 = 3;
 const LANE: i64 = 4;
@@ -234,6 +237,18 @@ impl Work for Claim<'_> {
                 Err(Answer::Impossible(why)) => {
                     found[head.lane] -= 1;
                     claims.failed.push((head.id, why));
+                }
+                Err(Answer::Broken(scope, why)) => {
+                    // No reason to let its jobs fail: somebody can mend it, by setting it anew.
+                    let name = match (scope, key) {
+                        (Scope::Key, Some(key)) => key,
+                        _ => handler,
+                    };
+                    let row = locked.entry(name.clone()).or_insert_with(Limited::unknown);
+                    row.paused_until = rows.now.saturating_add(BROKEN);
+                    row.pause_reason = Some(why);
+                    row.is_changed = true;
+                    closed.insert(name);
                 }
                 Err(Answer::Start(_)) => {}
             }

@@ -133,6 +133,7 @@ mod limits;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod queue;
+mod recount;
 mod row;
 mod schema;
 mod worker;

@@ -27,6 +27,10 @@ const MOST: usize = 32;
 const BUSY: Duration = Duration::from_millis(3);
 /// How often done jobs are removed, and unknown handlers looked for.
 const TIDYING: Duration = Duration::from_secs(30);
+/// The same when there was more than is removed in one go, so that tables stay as small as they are to be.
+const TIDYING_ON: Duration = Duration::from_millis(200);
+/// As many done jobs are removed in one go.
+const PURGED: u64 = 1000;
 
 /// When to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +188,9 @@ impl<'a> Engine<'a> {
         let seen = db.run(&Look { handlers: &self.names, turn: self.turn }).await?;
         self.turn = self.turn.wrapping_add(1);
         if seen.has_new && worker.queue.take_in().await? > 0 {
+            if worker.settings.fails_unknown {
+                worker.queue.fail_unknown(&self.names).await?;
+            }
             return Ok(Found::More);
         }
         let mut claims = Claims { next_at: NEVER, ..Claims::default() };
@@ -341,14 +348,16 @@ impl<'a> Engine<'a> {
             self.next_search = Instant::now() + settings.lease / 2;
         }
         if Instant::now() >= self.next_tidying {
-            if let Some(keep) = settings.keep_done {
-                queue.purge_some(JobState::Done, keep, 1000).await?;
-            }
+            let mut has_more = match settings.keep_done {
+                Some(keep) => queue.purge_some(JobState::Done, keep, PURGED).await? == PURGED,
+                None => false,
+            };
             if settings.fails_unknown {
                 queue.fail_unknown(&self.names).await?;
             }
-            queue.forget_keys().await?;
-            self.next_tidying = Instant::now() + TIDYING;
+            has_more |= queue.forget_keys().await?;
+            queue.recount().await?;
+            self.next_tidying = Instant::now() + if has_more { TIDYING_ON } else { TIDYING };
         }
         Ok(())
     }
