@@ -14,9 +14,13 @@ use suimon_sql::access::Session;
 
 use crate::db::{Db, NEVER, Rows, Stop, Work, until};
 use crate::limits::{Answer, Asking, Booking, Limited, Locked, Name, Scope, start};
+use crate::row::Lock;
 
 /// So many lanes of a handler and priority are looked at in one go.
 const LANES: usize = 16;
+
+/// How long nothing starts under a limit that cannot be read, in microseconds.
+const BROKEN: i64 = 10_000_000;
 
 const HANDLER: i64 = 2;
 const NEW: i64 = 3;
@@ -34,11 +38,8 @@ pub(crate) struct Seen {
     pub(crate) open: Vec<Lane>,
     /// Lanes that are to be closed, since the limit of their key is.
     pub(crate) stale: Vec<Lane>,
-    /// Handlers with limits of their own, and those with limits for keys.
+    /// Handlers with limits of their own.
     pub(crate) limited: BTreeSet<String>,
-    pub(crate) keyed: BTreeSet<String>,
-    /// Keys that have a row.
-    pub(crate) keys: BTreeSet<Name>,
     /// Jobs that nobody has looked at.
     pub(crate) has_new: bool,
     /// The earliest time at which that changes by itself.
@@ -61,8 +62,7 @@ impl Work for Look<'_> {
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Seen, Stop> {
         let sql = format!(
             "SELECT {HANDLER}, handler, open_at, paused_until, levels, \
-             CASE WHEN policy IS NULL AND concurrency IS NULL THEN 0 ELSE 1 END, \
-             CASE WHEN key_policy IS NULL THEN 0 ELSE 1 END FROM {} WHERE job_key = '' AND handler IN ({}); \
+             CASE WHEN policy IS NULL AND concurrency IS NULL THEN 0 ELSE 1 END FROM {} WHERE job_key = '' AND handler IN ({}); \
              SELECT {NEW}, id FROM {} WHERE state = 'new' LIMIT 1; {}",
             db.limits(),
             db.texts(self.handlers.iter().map(|handler| &**handler)),
@@ -78,9 +78,6 @@ impl Work for Look<'_> {
             let opens_at = row.number(2).max(row.number(3));
             if row.number(5) == 1 {
                 seen.limited.insert(handler.clone());
-            }
-            if row.number(6) == 1 {
-                seen.keyed.insert(handler.clone());
             }
             if opens_at > rows.now {
                 seen.next_at = seen.next_at.min(opens_at);
@@ -103,8 +100,8 @@ impl Work for Look<'_> {
 /// The lanes of a handler and priority that are open, and the next one after them.
 fn lanes(db: &Db, handler: &str, priority: i64) -> String {
     format!(
-        "SELECT {LANE}, lane.handler, lane.job_key, lane.priority, lane.next_at, own.open_at, own.paused_until, \
-         own.handler FROM {} AS lane LEFT JOIN {} AS own ON own.handler = lane.handler AND own.job_key = lane.job_key \
+        "SELECT {LANE}, lane.handler, lane.job_key, lane.priority, lane.next_at, own.open_at, own.paused_until \
+         FROM {} AS lane LEFT JOIN {} AS own ON own.handler = lane.handler AND own.job_key = lane.job_key \
          AND lane.job_key <> '' WHERE lane.handler = {} AND lane.priority = {priority} ORDER BY lane.next_at LIMIT {LANES}",
         db.lanes(),
         db.limits(),
@@ -119,9 +116,6 @@ impl Seen {
         for row in rows.tagged(LANE) {
             let lane = (row.text(1), row.text(2), row.number(3));
             let next_at = row.number(4);
-            if row.optional_text(7).is_some() {
-                self.keys.insert((lane.0.clone(), lane.1.clone()));
-            }
             let key_opens_at = row.number(5).max(row.number(6));
             if next_at > self.now {
                 self.next_at = self.next_at.min(next_at);
@@ -195,10 +189,15 @@ impl Work for Claim<'_> {
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<Claims, Stop> {
         let lanes = &self.seen.open[..self.seen.open.len().min(self.most.max(4) * 2)];
+        // One more than are wanted: a lane in which none is left has to be tidied.
         let each = self.most.div_ceil(lanes.len().max(1)) + 1;
-        let sql = db.tables.begin(left) + "; " + &self.lock(db, lanes, each.min(self.most));
+        let sql = db.tables.begin(left) + "; " + &self.lock(db, lanes, each);
         let rows = Rows::read(session.cells(sql).await.map_err(Stop::Before)?);
         let mut locked = rows.limits();
+        if self.has_changed(&locked) {
+            session.undo().await;
+            return Ok(Claims { next_at: rows.now, ..Claims::default() });
+        }
         let heads = heads(&rows);
         let mut claims = Claims { next_at: NEVER, ..Claims::default() };
         let mut found = vec![0; lanes.len()];
@@ -241,6 +240,18 @@ impl Work for Claim<'_> {
                     found[head.lane] -= 1;
                     claims.failed.push((head.id, why));
                 }
+                Err(Answer::Broken(scope, why)) => {
+                    // No reason to let its jobs fail: somebody can mend it, by setting it anew.
+                    let name = match (scope, key) {
+                        (Scope::Key, Some(key)) => key,
+                        _ => handler,
+                    };
+                    let row = locked.entry(name.clone()).or_insert_with(Limited::unknown);
+                    row.paused_until = rows.now.saturating_add(BROKEN);
+                    row.pause_reason = Some(why);
+                    row.is_changed = true;
+                    closed.insert(name);
+                }
                 Err(Answer::Start(_)) => {}
             }
         }
@@ -277,20 +288,16 @@ impl Claim<'_> {
     /// Locks the limits of some lanes, in their order; reads the time; then locks what is first
     /// in each lane and nobody else is about to take.
     fn lock(&self, db: &Db, lanes: &[Lane], each: usize) -> String {
-        let mut all: BTreeMap<Name, bool> = BTreeMap::new();
+        let mut all: BTreeMap<Name, Lock> = BTreeMap::new();
         for lane in lanes {
             let (handler, key) = names(lane);
-            let is_keyed = self.seen.keyed.contains(&lane.0);
-            if let Some(key) = key.filter(|key| is_keyed || self.seen.keys.contains(key)) {
-                all.insert(key, true);
-            }
-            // Only read where all that it says is what its keys are limited to.
-            let is_locked = self.seen.limited.contains(&lane.0);
-            if is_locked || is_keyed {
-                all.insert(handler, is_locked);
-            }
+            // A handler without a limit is kept from getting one, or a key of it from getting its first
+            // row, while the claim goes on; claims of others are not kept from anything.
+            let lock = if self.seen.limited.contains(&lane.0) { Lock::Alone } else { Lock::Shared };
+            all.insert(handler, lock);
+            all.extend(key.map(|key| (key, Lock::Alone)));
         }
-        let mut sql: String = all.iter().map(|(name, is_locked)| db.select_limit(name, *is_locked)).collect();
+        let mut sql: String = all.iter().map(|(name, lock)| db.select_limit(name, *lock)).collect();
         sql += &db.select_clock();
         let (jobs, lock, now) = (db.jobs(), db.tables.dialect.words().lock_free, self.seen.now);
         for (index, (handler, key, priority)) in lanes.iter().enumerate() {
@@ -301,6 +308,13 @@ impl Claim<'_> {
             );
         }
         sql
+    }
+
+    /// Has a handler got a limit since it was looked at? Then its row is not locked as it has to be.
+    fn has_changed(&self, locked: &Locked) -> bool {
+        let is_limited = |row: &Limited| row.policy.is_some() || row.concurrency.is_some();
+        let unlimited = |name: &Name| name.1.is_empty() && !self.seen.limited.contains(&name.0);
+        locked.iter().any(|(name, row)| unlimited(name) && is_limited(row))
     }
 
     fn claimed(&self, head: &Head, lane: &Lane, booking: Booking, cost: Cost) -> Claimed {
@@ -344,16 +358,15 @@ impl Claim<'_> {
             let ids = ids(claims.jobs.iter().map(|job| job.id));
             sql += &format!("SELECT {PAYLOAD}, id, payload FROM {jobs} WHERE id IN ({ids}); ");
             // Those that were served go behind the others of their handler.
-            if lanes.len() > 1 {
-                let served: BTreeSet<_> =
-                    claims.jobs.iter().map(|job| &job.lane).filter(|lane| !lane.1.is_empty()).collect();
-                for (handler, key, priority) in served {
-                    sql += &format!(
-                        "UPDATE {} SET next_at = {now} WHERE {} AND priority = {priority} AND next_at < {now}; ",
-                        db.lanes(),
-                        db.names(handler, key)
-                    );
-                }
+            let has_others =
+                |lane: &Lane| lanes.iter().any(|other| other.0 == lane.0 && other.2 == lane.2 && other.1 != lane.1);
+            let served: BTreeSet<_> = claims.jobs.iter().map(|job| &job.lane).filter(|lane| has_others(lane)).collect();
+            for (handler, key, priority) in served {
+                sql += &format!(
+                    "UPDATE {} SET next_at = {now} WHERE {} AND priority = {priority} AND next_at < {now}; ",
+                    db.lanes(),
+                    db.names(handler, key)
+                );
             }
         }
         sql
@@ -418,8 +431,11 @@ impl Work for Tidy<'_> {
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {
         let (table, jobs, limits) = (db.lanes(), db.jobs(), db.limits());
-        let lock = db.tables.dialect.words().lock;
+        let (lock, clock) = (db.tables.dialect.words().lock, db.clock());
         let mut sql = db.tables.begin(left) + "; ";
+        // The limits of the keys first, as everywhere: whoever opens one of them meanwhile opens its
+        // lanes too, and that must not be overwritten by what was read before.
+        sql += &db.lock_limits(&self.lanes.iter().filter_map(|lane| names(lane).1).collect());
         for (handler, key, priority) in self.lanes {
             sql += &format!("SELECT 0 FROM {table} WHERE {} AND priority = {priority}{lock}; ", db.names(handler, key));
         }
@@ -435,7 +451,11 @@ impl Work for Tidy<'_> {
                 db.names(handler, key)
             );
             let next = db.greatest(&format!("{first}, {opens}"));
-            sql += &format!("UPDATE {table} SET next_at = {next} WHERE {lane}; ");
+            // One that is open keeps its place among the others.
+            let open = db.least(&format!("next_at, {clock}"));
+            sql += &format!(
+                "UPDATE {table} SET next_at = CASE WHEN {next} > {clock} THEN {next} ELSE {open} END WHERE {lane}; "
+            );
         }
         session.finish_cells(sql + "COMMIT").await.map(drop).map_err(Stop::Amid)
     }

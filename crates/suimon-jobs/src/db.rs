@@ -165,6 +165,24 @@ impl Db {
         self.by_dialect(format!("greatest({of})"), format!("max({of})"))
     }
 
+    /// The least of some expressions, none of which is null.
+    pub(crate) fn least(&self, of: &str) -> String {
+        self.by_dialect(format!("least({of})"), format!("min({of})"))
+    }
+
+    /// Keeps the rows that are read as they are, until the end of the transaction.
+    pub(crate) fn lock_shared(&self) -> &'static str {
+        match self.tables.dialect {
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => " FOR SHARE",
+            #[cfg(feature = "mysql")]
+            Dialect::MySql => " LOCK IN SHARE MODE",
+            // The file as a whole is locked.
+            #[cfg(feature = "sqlite")]
+            Dialect::Sqlite => "",
+        }
+    }
+
     fn by_dialect(&self, servers: String, file: String) -> String {
         match self.tables.dialect {
             #[cfg(feature = "sqlite")]

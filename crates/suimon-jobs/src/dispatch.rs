@@ -132,7 +132,8 @@ pub(crate) fn open_lane(db: &Db, handler: &str, key: &str, priority: i64, at: &s
 fn due_at(db: &Db, due: Due) -> String {
     match due {
         Due::In(0) => db.clock(),
-        Due::In(micros) => format!("{} + {micros}", db.clock()),
+        // What is added to the time has to fit into a number of the database.
+        Due::In(micros) => format!("{} + {}", db.clock(), micros.min(i64::MAX / 2)),
         Due::At(at) => at.to_string(),
     }
 }

@@ -81,7 +81,15 @@ pub(crate) const LONGEST_HANDLER: usize = 100;
 /// The longest key or id of a unique job, in bytes.
 pub(crate) const LONGEST_KEY: usize = 190;
 
+fn check_bytes(what: &'static str, name: &str) -> Result<(), Error> {
+    match name.contains('\0') {
+        true => Err(Error::Range { what, asked: format!("{name:?}"), allowed: "a name without a zero byte" }),
+        false => Ok(()),
+    }
+}
+
 pub(crate) fn check_handler(name: &str) -> Result<(), Error> {
+    check_bytes("handler", name)?;
     match name.len() {
         1..=LONGEST_HANDLER => Ok(()),
         bytes => Err(Error::Name { what: "handler", bytes, allowed: LONGEST_HANDLER }),
@@ -89,6 +97,7 @@ pub(crate) fn check_handler(name: &str) -> Result<(), Error> {
 }
 
 pub(crate) fn check_key(what: &'static str, key: &str) -> Result<(), Error> {
+    check_bytes(what, key)?;
     match key.len() {
         1..=LONGEST_KEY => Ok(()),
         bytes => Err(Error::Name { what, bytes, allowed: LONGEST_KEY }),

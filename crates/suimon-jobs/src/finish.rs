@@ -176,7 +176,7 @@ fn lock(db: &Db, runs: &[&Run]) -> String {
     all.sort_unstable();
     let lock = db.tables.dialect.words().lock;
     sql += &format!(
-        "SELECT {ROW}, id, lease_token FROM {} WHERE id IN ({}) AND state = 'running' ORDER BY id{lock}; ",
+        "SELECT {ROW}, id, lease_token, lease_until FROM {} WHERE id IN ({}) AND state = 'running' ORDER BY id{lock}; ",
         db.jobs(),
         ids(all.into_iter())
     );
@@ -192,8 +192,10 @@ impl Finish<'_> {
         let mut has_news = false;
         for run in runs {
             let job = &run.job;
-            let is_ours = rows.tagged(ROW).any(|row| row.number(1) == job.id && row.number(2) == job.token);
-            if !is_ours {
+            let row = rows.tagged(ROW).find(|row| row.number(1) == job.id && row.number(2) == job.token);
+            // A worker that was only late may have given a sign of life meanwhile.
+            let is_alive = |row: &Row| matches!(run.outcome, Outcome::Lost { .. }) && row.number(3) >= now;
+            if row.is_none_or(is_alive) {
                 continue;
             }
             let (handler, key) = names(&job.lane);
@@ -229,7 +231,7 @@ fn pause(locked: &mut Locked, name: Name, until: i64, reason: &str) {
     let row = locked.entry(name).or_insert_with(Limited::unknown);
     if until > row.paused_until {
         row.paused_until = until;
-        row.pause_reason = Some(reason.chars().take(400).collect());
+        row.pause_reason = Some(told(reason, 400));
         row.is_changed = true;
     }
 }
@@ -247,6 +249,7 @@ fn update(db: &Db, run: &Run, now: i64) -> String {
             (if *is_last { "failed" } else { "pending" }, Some("its worker was lost while it ran".to_owned()))
         }
     };
+    let error = error.map(|error| told(&error, 8000));
     let mut sets = format!("state = '{state}', error = {}, booking = NULL", db.optional_text(error.as_deref()));
     match waits_until {
         Some(0) => {}
@@ -259,6 +262,11 @@ fn update(db: &Db, run: &Run, now: i64) -> String {
         _ => {}
     }
     format!("UPDATE {} SET {sets} WHERE id = {}; ", db.jobs(), run.job.id)
+}
+
+/// What a handler tells, as a database can keep it: not all of them take a zero byte.
+fn told(text: &str, most: usize) -> String {
+    text.chars().take(most).map(|char| if char == '\0' { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }
 
 /// Tells the database that runs are alive.
@@ -279,12 +287,11 @@ impl Work for Beat<'_> {
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<BTreeSet<i64>, Stop> {
         let (jobs, clock) = (db.jobs(), db.clock());
-        let mut sql = format!(
-            "{}; UPDATE {} SET served_at = {clock} WHERE job_key = '' AND handler IN ({}); ",
-            db.tables.begin(left),
-            db.limits(),
-            db.texts(self.handlers.iter().map(|handler| &**handler)),
-        );
+        let mut sql = db.tables.begin(left) + "; ";
+        // One by one, in the order in which all lock them.
+        for handler in self.handlers {
+            sql += &format!("UPDATE {} SET served_at = {clock} WHERE {}; ", db.limits(), db.names(handler, ""));
+        }
         let tokens: BTreeSet<i64> = self.runs.iter().map(|(_, token)| *token).collect();
         for token in tokens {
             let of_token = ids(self.runs.iter().filter(|(_, other)| *other == token).map(|(id, _)| *id));
@@ -317,7 +324,7 @@ impl Work for FindLost {
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Vec<Claimed>, Stop> {
         let sql = format!(
             "SELECT {STALE}, id, handler, job_key, priority, lease_token, attempts, max_attempts, booking, cost FROM {} \
-             WHERE state = 'running' AND lease_until < {} ORDER BY lease_until LIMIT {}",
+             WHERE state = 'running' AND (lease_until < {} OR lease_until IS NULL) ORDER BY lease_until LIMIT {}",
             db.jobs(),
             db.clock(),
             self.most

@@ -8,7 +8,7 @@ use suimon::Cost;
 use suimon_sql::access::Session;
 
 use crate::Error;
-use crate::claim::ids;
+use crate::claim::{Lane, Tidy, ids};
 use crate::config::{Count, LimitSpec};
 use crate::db::{Db, Row, Rows, Stop, Work};
 use crate::dispatch::open_lane;
@@ -24,7 +24,9 @@ struct Arrived {
     id: i64,
     handler: String,
     key: String,
-    priority: i64,
+    /// `None`, like the time, if it is no number: SQLite takes anything.
+    priority: Option<i64>,
+    run_at: Option<i64>,
     cost: String,
     limit: Option<String>,
     key_limit: Option<String>,
@@ -51,8 +53,16 @@ impl Queue {
     /// Checks a job and sets the limits that it brings along.
     async fn check(&self, job: &Arrived) -> Result<(), Error> {
         crate::error::check_handler(&job.handler)?;
-        if !(0..=i64::from(HIGHEST)).contains(&job.priority) {
-            return Err(Error::Range { what: "priority", asked: job.priority.to_string(), allowed: "0 to 9" });
+        if !job.key.is_empty() {
+            crate::error::check_key("key", &job.key)?;
+        }
+        if !job.priority.is_some_and(|priority| (0..=i64::from(HIGHEST)).contains(&priority)) {
+            let asked = job.priority.map_or_else(|| "something else".to_owned(), |priority| priority.to_string());
+            return Err(Error::Range { what: "priority", asked, allowed: "0 to 9" });
+        }
+        if job.run_at.is_none() {
+            let asked = "something else".to_owned();
+            return Err(Error::Range { what: "run_at", asked, allowed: "microseconds since 1970" });
         }
         if let Err(why) = job.cost.parse::<Cost>() {
             let asked = format!("`{}` ({why})", job.cost);
@@ -74,7 +84,7 @@ impl Work for Arriving {
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Vec<Arrived>, Stop> {
         let sql = format!(
-            "SELECT {NEW}, id, handler, job_key, priority, cost, rate_limit, key_limit, count_on FROM {} \
+            "SELECT {NEW}, id, handler, job_key, priority, cost, rate_limit, key_limit, count_on, run_at FROM {} \
              WHERE state = 'new' ORDER BY id LIMIT {MOST}",
             db.jobs()
         );
@@ -83,7 +93,8 @@ impl Work for Arriving {
             id: row.number(1),
             handler: row.text(2),
             key: row.text(3),
-            priority: row.number(4),
+            priority: row.optional_number(4),
+            run_at: row.optional_number(9),
             cost: row.text(5),
             limit: row.optional_text(6),
             key_limit: row.optional_text(7),
@@ -106,11 +117,12 @@ impl Work for TakeIn<'_> {
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {
         let (jobs, clock) = (db.jobs(), db.clock());
         let mut sql = db.tables.begin(left) + "; ";
-        let handlers: BTreeSet<_> = self.good.iter().map(|job| (&job.handler, job.priority)).collect();
+        let priority = |job: &Arrived| job.priority.unwrap_or_default();
+        let handlers: BTreeSet<_> = self.good.iter().map(|job| (&job.handler, priority(job))).collect();
         for (handler, priority) in handlers {
             sql += &db.make_handler(handler, u8::try_from(priority).ok());
         }
-        let lanes: BTreeSet<_> = self.good.iter().map(|job| (&job.handler, &job.key, job.priority)).collect();
+        let lanes: BTreeSet<_> = self.good.iter().map(|job| (&job.handler, &job.key, priority(job))).collect();
         for (handler, key, priority) in lanes {
             sql += &open_lane(db, handler, key, priority, &clock);
         }
@@ -134,12 +146,17 @@ impl Work for TakeIn<'_> {
 impl Queue {
     /// Lets jobs fail that nobody here serves.
     pub(crate) async fn fail_unknown(&self, known: &[String]) -> Result<(), Error> {
-        self.0.db.run(&FailUnknown { known }).await
+        let lanes = self.0.db.run(&FailUnknown { known }).await?;
+        if !lanes.is_empty() {
+            self.0.db.run(&Tidy { lanes: &lanes }).await?;
+        }
+        Ok(())
     }
 
-    /// Removes the rows of keys that say nothing any more, some at a time.
-    pub(crate) async fn forget_keys(&self) -> Result<(), Error> {
-        self.0.db.run(&ForgetKeys).await
+    /// Removes the rows of keys that say nothing any more, some at a time; says whether there
+    /// may be more.
+    pub(crate) async fn forget_keys(&self) -> Result<bool, Error> {
+        Ok(self.0.db.run(&ForgetKeys).await? == MOST)
     }
 }
 
@@ -148,20 +165,24 @@ struct FailUnknown<'a> {
 }
 
 impl Work for FailUnknown<'_> {
-    type Answer = ();
+    /// Lanes that nobody here serves: they may be empty now.
+    type Answer = BTreeSet<Lane>;
     const STEP: &'static str = "unknown";
     const IS_REPEATABLE: bool = true;
 
-    async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {
+    async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<BTreeSet<Lane>, Stop> {
         let known = db.texts(self.known.iter().map(|name| &**name));
         let sql = format!(
             "{}; UPDATE {} SET state = 'failed', finished_at = {}, error = 'no handler of this name is known' \
-             WHERE state = 'pending' AND handler NOT IN ({known}); COMMIT",
+             WHERE state = 'pending' AND handler NOT IN ({known}); \
+             SELECT {NEW}, handler, job_key, priority FROM {} WHERE handler NOT IN ({known}) LIMIT {MOST}; COMMIT",
             db.tables.begin(left),
             db.jobs(),
-            db.clock()
+            db.clock(),
+            db.lanes(),
         );
-        session.finish_cells(sql).await.map(drop).map_err(Stop::Amid)
+        let rows = Rows::read(session.finish_cells(sql).await.map_err(Stop::Amid)?);
+        Ok(rows.tagged(NEW).map(|row| (row.text(1), row.text(2), row.number(3))).collect())
     }
 }
 
@@ -172,11 +193,11 @@ struct ForgetKeys;
 const GRACE: i64 = 60_000_000_000;
 
 impl Work for ForgetKeys {
-    type Answer = ();
+    type Answer = usize;
     const STEP: &'static str = "forget";
     const IS_REPEATABLE: bool = true;
 
-    async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<(), Stop> {
+    async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<usize, Stop> {
         let (limits, lanes, jobs) = (db.limits(), db.lanes(), db.jobs());
         let lock = db.tables.dialect.words().lock_free;
         let clock = db.clock();
@@ -194,11 +215,12 @@ impl Work for ForgetKeys {
         );
         let rows = Rows::read(session.cells(sql).await.map_err(Stop::Before)?);
         let remove = |row: &Row| format!("DELETE FROM {limits} WHERE {}; ", db.names(&row.text(1), &row.text(2)));
-        let sql: String = rows.tagged(NEW).map(remove).collect();
+        let sql: Vec<String> = rows.tagged(NEW).map(remove).collect();
         if sql.is_empty() {
             session.undo().await;
-            return Ok(());
+            return Ok(0);
         }
-        session.finish_cells(sql + "COMMIT").await.map(drop).map_err(Stop::Amid)
+        session.finish_cells(sql.concat() + "COMMIT").await.map_err(Stop::Amid)?;
+        Ok(sql.len())
     }
 }

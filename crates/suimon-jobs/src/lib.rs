@@ -136,6 +136,7 @@ mod job;
 mod limits;
 pub mod metrics;
 mod queue;
+mod recount;
 mod row;
 mod schema;
 mod worker;

@@ -101,6 +101,8 @@ pub(crate) enum Answer {
     Closed(Scope, i64),
     /// It can never start, for this reason.
     Impossible(String),
+    /// What is known of this limit cannot be read.
+    Broken(Scope, String),
 }
 
 /// How a run ended, as far as limits are concerned.
@@ -183,7 +185,7 @@ pub(crate) fn start(locked: &mut Locked, job: &Asking<'_>, now: i64, calendar: &
     for rule in rules(locked, job.handler, job.key) {
         let policy: Policy = match rule.text.parse() {
             Ok(policy) => policy,
-            Err(why) => return Answer::Impossible(format!("the limit `{}` cannot be read: {why}", rule.text)),
+            Err(why) => return Answer::Broken(rule.scope, format!("the limit `{}` cannot be read: {why}", rule.text)),
         };
         if let Some(largest) = largest(&policy)
             && job.cost > largest
@@ -197,14 +199,14 @@ pub(crate) fn start(locked: &mut Locked, job: &Asking<'_>, now: i64, calendar: &
         let row = locked.get(rule.name);
         let limits = match limits(policy, row, calendar) {
             Ok(limits) => limits,
-            Err(why) => return Answer::Impossible(why),
+            Err(why) => return Answer::Broken(rule.scope, why),
         };
         if rule.counts_completed(limits.gate().policy()) {
             let wanted = row.map_or(Cost::ZERO, |row| row.held).saturating_add(job.cost);
             match opens_for(row, &limits, wanted, now, calendar) {
                 Opens::Now => held.push((rule.scope, rule.name.clone())),
                 Opens::At(at) => return Answer::Closed(rule.scope, at),
-                Opens::Broken(why) => return Answer::Impossible(why),
+                Opens::Broken(why) => return Answer::Broken(rule.scope, why),
             }
         } else {
             let key: Arc<str> = format!("{}\0{}", rule.name.0, rule.name.1).into();
@@ -245,8 +247,14 @@ fn book(
         parts.iter().map(|(rule, _)| locked.get(rule.name).and_then(|row| row.record.clone())).collect();
     let all = parts.iter().map(|(_, part)| part.clone()).collect();
     let call = Call { parts: all, verb: Verb::Reserve { max_wait: Some(Duration::ZERO) }, id: None, at: None };
-    let decided =
-        decide(&call, &records, timestamp(now), calendar).map_err(|why| Answer::Impossible(why.to_string()))?;
+    let decided = decide(&call, &records, timestamp(now), calendar).map_err(|why| {
+        // Which of them it is, is found by asking each alone.
+        let is_broken = |(rule, part): &&(Rule<'_>, Part)| {
+            matches!(opens_for(locked.get(rule.name), &part.limits, Cost::ZERO, now, calendar), Opens::Broken(_))
+        };
+        let scope = parts.iter().find(is_broken).map_or(Scope::Handler, |(rule, _)| rule.scope);
+        Answer::Broken(scope, why.to_string())
+    })?;
     let ticket = match decided.reply.outcome {
         Outcome::Booked(_, ticket) => ticket,
         Outcome::Allowed(_) => return Ok(Vec::new()),

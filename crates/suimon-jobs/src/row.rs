@@ -12,14 +12,29 @@ use crate::limits::{Limited, Locked, Name};
 /// The tag of a row of a limit.
 pub(crate) const LIMIT: i64 = 1;
 
+/// How a row is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    /// As it is, and it may change at once.
+    None,
+    /// It cannot be changed before the end of the transaction.
+    Shared,
+    /// Nor can others lock it.
+    Alone,
+}
+
 const COLUMNS: &str = "handler, job_key, policy, count_on, key_policy, key_count_on, concurrency, state_policy, \
                        state_version, state, seen, fresh_at, held, running, open_at, paused_until, pause_reason, \
                        given_by, key_given_by, served_at";
 
 impl Db {
     /// Reads a row of a limit.
-    pub(crate) fn select_limit(&self, (handler, key): &Name, is_locked: bool) -> String {
-        let lock = if is_locked { self.tables.dialect.words().lock } else { "" };
+    pub(crate) fn select_limit(&self, (handler, key): &Name, lock: Lock) -> String {
+        let lock = match lock {
+            Lock::None => "",
+            Lock::Shared => self.lock_shared(),
+            Lock::Alone => self.tables.dialect.words().lock,
+        };
         format!("SELECT {LIMIT}, {COLUMNS} FROM {} WHERE {}{lock}; ", self.limits(), self.names(handler, key))
     }
 
@@ -30,7 +45,7 @@ impl Db {
 
     /// Reads rows of limits, locked in their order.
     pub(crate) fn lock_limits(&self, names: &BTreeSet<Name>) -> String {
-        names.iter().map(|name| self.select_limit(name, true)).collect()
+        names.iter().map(|name| self.select_limit(name, Lock::Alone)).collect()
     }
 
     pub(crate) fn names(&self, handler: &str, key: &str) -> String {

@@ -13,7 +13,7 @@ struct Types {
     id: &'static str,
     text: &'static str,
     bytes: &'static str,
-    /// Names: compared byte by byte.
+    /// Names: compared byte by byte, with the spaces at their end.
     name: fn(usize) -> String,
     options: &'static str,
 }
@@ -33,7 +33,7 @@ fn types(dialect: Dialect) -> Types {
             id: "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY",
             text: "LONGTEXT",
             bytes: "MEDIUMBLOB",
-            name: |length| format!("VARCHAR({length}) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
+            name: |length| format!("VARCHAR({length}) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"),
             options: " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 ROW_FORMAT = DYNAMIC",
         },
         #[cfg(feature = "sqlite")]

@@ -109,7 +109,7 @@ impl Worker {
     /// # Errors
     /// As [`run`](Worker::run).
     pub async fn run_until(&self, stop: impl Future<Output = ()>) -> Result<(), Error> {
-        Engine::new(self).run(Until::Stopped, stop).await.map(drop)
+        Engine::new(self, Until::Stopped).run(stop).await.map(drop)
     }
 
     /// Runs one job, if one can start now; says which and what came of it.
@@ -117,7 +117,7 @@ impl Worker {
     /// # Errors
     /// When the database cannot be asked.
     pub async fn once(&self) -> Result<Option<Ran>, Error> {
-        let ran = Engine::new(self).run(Until::One, std::future::pending()).await?;
+        let ran = Engine::new(self, Until::One).run(std::future::pending()).await?;
         Ok(ran.into_iter().next())
     }
 
@@ -126,7 +126,7 @@ impl Worker {
     /// # Errors
     /// When the database cannot be asked.
     pub async fn drain(&self) -> Result<Vec<Ran>, Error> {
-        Engine::new(self).run(Until::Idle, std::future::pending()).await
+        Engine::new(self, Until::Idle).run(std::future::pending()).await
     }
 }
 

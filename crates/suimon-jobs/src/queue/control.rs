@@ -11,7 +11,7 @@ use crate::db::{Db, NEVER, Rows, Stop, Work, micros, until};
 use crate::error::{check_handler, check_key};
 use crate::limits::{Name, counted_period, opens_at};
 use crate::queue::Queue;
-use crate::row::LIMIT;
+use crate::row::{LIMIT, Lock};
 
 /// Who gave a limit: a later one in this list goes before an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +70,7 @@ impl Queue {
         check_key("key", key)?;
         let text = LimitSpec::new(limit).checked()?;
         let name = (handler.to_owned(), key.to_owned());
-        self.change(&Change { name: &name, what: What::Limit { text: &text, count: Some(count), given: Given::Set } })
+        self.change(&Change { name: &name, what: What::Limit { text: Some(&text), count: Some(count), given: Given::Set } })
             .await
     }
 
@@ -167,6 +167,15 @@ impl Queue {
         let Config { limit, key_limit, count, concurrency, .. } = config;
         self.give(handler, limit.as_ref(), key_limit.as_ref(), Some(*count), Given::Config).await?;
         let name = (handler.to_owned(), String::new());
+        // One that an earlier configuration had, and this one has not any more.
+        if limit.is_none() {
+            let what = What::Limit { text: None, count: None, given: Given::Config };
+            self.change(&Change { name: &name, what }).await?;
+        }
+        if key_limit.is_none() {
+            let what = What::KeyLimit { text: None, count: None, given: Given::Config };
+            self.change(&Change { name: &name, what }).await?;
+        }
         self.change(&Change { name: &name, what: What::Concurrency(*concurrency) }).await
     }
 
@@ -183,10 +192,10 @@ impl Queue {
         let [limit, key_limit] = texts;
         let (limit, key_limit) = (limit?, key_limit?);
         if let Some(text) = &limit {
-            self.change(&Change { name: &name, what: What::Limit { text, count, given } }).await?;
+            self.change(&Change { name: &name, what: What::Limit { text: Some(text), count, given } }).await?;
         }
         if let Some(text) = &key_limit {
-            self.change(&Change { name: &name, what: What::KeyLimit { text, count, given } }).await?;
+            self.change(&Change { name: &name, what: What::KeyLimit { text: Some(text), count, given } }).await?;
         }
         Ok(())
     }
@@ -216,9 +225,9 @@ impl Work for Look<'_> {
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Rows, Stop> {
         let (handler, key) = self.name;
-        let mut sql = db.select_limit(&(handler.clone(), String::new()), false);
+        let mut sql = db.select_limit(&(handler.clone(), String::new()), Lock::None);
         if !key.is_empty() {
-            sql += &db.select_limit(self.name, false);
+            sql += &db.select_limit(self.name, Lock::None);
         }
         let cells = session.finish_cells(sql + &db.select_clock()).await.map_err(Stop::Before)?;
         Ok(Rows::read(cells))
@@ -234,12 +243,12 @@ struct Change<'a> {
 enum What<'a> {
     /// Without a count that stays as it is.
     Limit {
-        text: &'a str,
+        text: Option<&'a str>,
         count: Option<Count>,
         given: Given,
     },
     KeyLimit {
-        text: &'a str,
+        text: Option<&'a str>,
         count: Option<Count>,
         given: Given,
     },
@@ -267,13 +276,14 @@ impl Change<'_> {
         let (given_by, key_given_by) = row.given_by();
         match self.what {
             What::Limit { text, count, given } => {
-                let same = limited.policy.as_deref() == Some(text) && count.is_none_or(|count| limited.count == count);
-                same && given_by == given as i64 || given_by > given as i64
+                let is_counted = text.is_none() || count.is_none_or(|count| limited.count == count);
+                let is_as_given = limited.policy.as_deref() == text && is_counted;
+                is_as_given && given_by == given as i64 || given_by > given as i64
             }
             What::KeyLimit { text, count, given } => {
-                let same =
-                    limited.key_policy.as_deref() == Some(text) && count.is_none_or(|count| limited.key_count == count);
-                same && key_given_by == given as i64 || key_given_by > given as i64
+                let is_counted = text.is_none() || count.is_none_or(|count| limited.key_count == count);
+                let is_as_given = limited.key_policy.as_deref() == text && is_counted;
+                is_as_given && key_given_by == given as i64 || key_given_by > given as i64
             }
             What::Concurrency(most) => limited.concurrency == most.map(i64::from),
             What::Clear | What::Pause(_) | What::Resume => false,
@@ -292,7 +302,7 @@ impl Work for Changing<'_> {
         if !key.is_empty() {
             sql += &db.make_key(handler, key);
         }
-        sql += &db.select_limit(self.change.name, true);
+        sql += &db.select_limit(self.change.name, Lock::Alone);
         let rows = Rows::read(session.cells(sql + &db.select_clock()).await.map_err(Stop::Before)?);
         if self.change.is_done(&rows) {
             session.undo().await;
@@ -306,22 +316,33 @@ impl Work for Changing<'_> {
         match self.change.what {
             What::Limit { text, count, given } => {
                 let count = count.unwrap_or(row.count);
-                if row.record.is_none() {
+                if let Some(text) = text.filter(|_| row.record.is_none()) {
                     let runs = self.past_runs(db, session, text, count, rows.now).await?;
                     row.charge_past(text, &runs, self.calendar);
                 }
-                let text = db.text(text);
-                more = format!("policy = {text}, count_on = '{}', given_by = {}", count.as_str(), given as i64);
+                // Without one, nothing is counted; a later one looks at the runs of the past anew.
+                let forgotten = if text.is_none() { ", state_policy = NULL, state = NULL" } else { "" };
+                if text.is_none() {
+                    row.record = None;
+                }
+                let text = db.optional_text(text);
+                more =
+                    format!("policy = {text}, count_on = '{}', given_by = {}{forgotten}", count.as_str(), given as i64);
             }
             What::KeyLimit { text, count, given } => {
-                let (text, count) = (db.text(text), count.unwrap_or(row.key_count));
+                let (text, count) = (db.optional_text(text), count.unwrap_or(row.key_count));
                 more = format!(
                     "key_policy = {text}, key_count_on = '{}', key_given_by = {}",
                     count.as_str(),
                     given as i64
                 );
             }
-            What::Clear => more = "policy = NULL, given_by = 0, key_policy = NULL, key_given_by = 0".to_owned(),
+            What::Clear => {
+                // What it counted is not counted any more: a later limit looks at the runs of the past anew.
+                row.record = None;
+                more = "policy = NULL, given_by = 0, key_policy = NULL, key_given_by = 0, state_policy = NULL, state = NULL"
+                    .to_owned();
+            }
             What::Concurrency(most) => {
                 let most = most.map_or_else(|| "NULL".to_owned(), |most| most.to_string());
                 more = format!("concurrency = {most}");
@@ -338,6 +359,14 @@ impl Work for Changing<'_> {
         let mut sql = db.write_limits(&locked);
         if !more.is_empty() {
             sql += &format!("UPDATE {} SET {more} WHERE {}; ", db.limits(), db.names(handler, key));
+        }
+        if matches!(self.change.what, What::KeyLimit { .. } | What::Clear) {
+            // Keys that the limit of before had closed.
+            sql += &format!(
+                "UPDATE {} SET open_at = 0 WHERE handler = {} AND job_key <> '' AND open_at > 0; ",
+                db.limits(),
+                db.text(handler)
+            );
         }
         // Looked at too early, a lane is closed again; too late, it would be forgotten.
         let of_key = if key.is_empty() { String::new() } else { format!(" AND job_key = {}", db.text(key)) };

@@ -1,11 +1,12 @@
 //! Looking at jobs, trying failed ones again, removing old ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use suimon_sql::access::Session;
 
 use crate::Error;
+use crate::claim::Tidy;
 use crate::config::Count;
 use crate::db::{Db, NEVER, Rows, Stop, Work, micros, until};
 use crate::job::{JobId, JobInfo, JobState};
@@ -173,7 +174,9 @@ impl Queue {
                 let jobs = db.jobs();
                 format!(
                     "UPDATE {jobs} SET state = 'new', attempts = 0, run_at = 0, finished_at = NULL \
-                     WHERE id = {id} AND state = 'failed'; SELECT {COUNTED} FROM {jobs} WHERE id = {id} AND state <> 'failed'"
+                     WHERE id = {id} AND state = 'failed' AND NOT EXISTS (SELECT 1 FROM {jobs} AS live \
+                     WHERE live.handler = {jobs}.handler AND live.unique_id = {jobs}.unique_id \
+                     AND live.state IN ('new', 'pending', 'running')); SELECT {COUNTED} FROM {jobs} WHERE id = {id} AND state <> 'failed'"
                 )
             });
             done += u64::try_from(rows.await?.rows.len()).unwrap_or_default();
@@ -188,7 +191,16 @@ impl Queue {
     /// When the database cannot be asked.
     pub async fn cancel(&self, id: JobId) -> Result<bool, Error> {
         let which = format!("id = {id} AND state IN ('new', 'pending')");
-        Ok(self.remove(&which, 1).await? > 0)
+        let rows = self
+            .ask(|db: &Db| format!("SELECT {COUNTED}, handler, job_key, priority FROM {} WHERE {which}", db.jobs()));
+        let rows = rows.await?;
+        let lanes: BTreeSet<_> = rows.tagged(COUNTED).map(|row| (row.text(1), row.text(2), row.number(3))).collect();
+        let is_removed = self.remove(&which, 1).await? > 0;
+        if is_removed {
+            // It may have been the last one there.
+            self.0.db.run(&Tidy { lanes: &lanes }).await?;
+        }
+        Ok(is_removed)
     }
 
     /// Removes jobs that have been done, or have failed for good, so long ago; says how many.
@@ -210,7 +222,7 @@ impl Queue {
         }
     }
 
-    pub(crate) async fn purge_some(&self, state: JobState, older: Duration, most: usize) -> Result<u64, Error> {
+    pub(crate) async fn purge_some(&self, state: JobState, older: Duration, most: u64) -> Result<u64, Error> {
         let before = format!("{} - {}", self.0.db.clock(), micros(older));
         self.remove(&format!("state = '{}' AND finished_at <= {before}", state.as_str()), most).await
     }
@@ -225,7 +237,7 @@ impl Queue {
         self.0.db.run(&Ask { sql, changes: true }).await
     }
 
-    async fn remove(&self, which: &str, most: usize) -> Result<u64, Error> {
+    async fn remove(&self, which: &str, most: u64) -> Result<u64, Error> {
         self.0.db.run(&Remove { which, most }).await
     }
 }
@@ -233,7 +245,7 @@ impl Queue {
 /// Removes some jobs.
 struct Remove<'a> {
     which: &'a str,
-    most: usize,
+    most: u64,
 }
 
 impl Work for Remove<'_> {

@@ -92,7 +92,7 @@ impl WorkerBuilder {
     /// How long jobs may go on when the worker is told to stop: 30 seconds.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> WorkerBuilder {
-        self.settings.grace = grace;
+        self.settings.grace = grace.min(Duration::from_secs(366 * 86_400));
         self
     }
 

@@ -27,6 +27,10 @@ const MOST: usize = 32;
 const BUSY: Duration = Duration::from_millis(3);
 /// How often done jobs are removed, and unknown handlers looked for.
 const TIDYING: Duration = Duration::from_secs(30);
+/// The same when there was more than is removed in one go, so that tables stay as small as they are to be.
+const TIDYING_ON: Duration = Duration::from_millis(200);
+/// As many done jobs are removed in one go.
+const PURGED: u64 = 1000;
 
 /// When to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +44,13 @@ pub(super) enum Until {
 
 pub(super) struct Engine<'a> {
     worker: &'a Worker,
+    until: Until,
     names: Vec<String>,
     tasks: JoinSet<Result<(), JobError>>,
     running: HashMap<Id, (Claimed, Context, Instant)>,
     /// Runs that have ended and are not written down yet.
     ended: Vec<Run>,
     ran: Vec<Ran>,
-    remembers: bool,
     stopping: watch::Sender<bool>,
     turn: usize,
     /// A claim whose answer was lost.
@@ -65,16 +69,16 @@ enum Found {
 }
 
 impl<'a> Engine<'a> {
-    pub(super) fn new(worker: &'a Worker) -> Engine<'a> {
+    pub(super) fn new(worker: &'a Worker, until: Until) -> Engine<'a> {
         let now = Instant::now();
         Engine {
             worker,
+            until,
             names: worker.handlers.keys().cloned().collect(),
             tasks: JoinSet::new(),
             running: HashMap::new(),
             ended: Vec::new(),
             ran: Vec::new(),
-            remembers: true,
             stopping: watch::Sender::new(false),
             turn: 0,
             lost_claim: None,
@@ -84,8 +88,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    pub(super) async fn run(mut self, until: Until, stop: impl Future<Output = ()>) -> Result<Vec<Ran>, Error> {
-        self.remembers = until != Until::Stopped;
+    pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<Vec<Ran>, Error> {
+        let until = self.until;
         let shared = self.worker.queue.0.clone();
         let watch = Watch::start(&shared);
         let mut stop = pin!(stop);
@@ -97,7 +101,7 @@ impl<'a> Engine<'a> {
             news.as_mut().enable();
             self.collect();
             let is_stopping = deadline.is_some();
-            let mut wait = match self.step(until, is_stopping).await {
+            let mut wait = match self.step(is_stopping).await {
                 Ok(Found::More) => Duration::ZERO,
                 Ok(Found::Nothing(wait)) => wait,
                 Err(error) if error.is_database() && until == Until::Stopped && !is_stopping => {
@@ -115,7 +119,7 @@ impl<'a> Engine<'a> {
                 outage = Duration::ZERO;
             }
             let is_idle = self.tasks.is_empty() && self.ended.is_empty();
-            if is_idle && (is_stopping || self.is_over(until, wait)) {
+            if is_idle && (is_stopping || self.is_over(wait)) {
                 return Ok(self.ran);
             }
             if let Some(deadline) = deadline {
@@ -130,7 +134,9 @@ impl<'a> Engine<'a> {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let wait = wait.min(watch.longest).min(self.next_beat.saturating_duration_since(Instant::now()).max(BUSY));
+            // In an outage no sign of life can be given: another try then is as good as any.
+            let beat = self.next_beat.saturating_duration_since(Instant::now()).max(outage).max(BUSY);
+            let wait = wait.min(watch.longest).min(beat);
             tokio::select! {
                 Some(ended) = self.tasks.join_next_with_id() => self.end(ended),
                 () = news => {}
@@ -143,8 +149,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn is_over(&self, until: Until, wait: Duration) -> bool {
-        match until {
+    fn is_over(&self, wait: Duration) -> bool {
+        match self.until {
             Until::Stopped => false,
             Until::One => !self.ran.is_empty() || wait > BUSY,
             Until::Idle => wait > BUSY,
@@ -152,15 +158,19 @@ impl<'a> Engine<'a> {
     }
 
     /// Writes down what has ended, gives signs of life, starts what can start.
-    async fn step(&mut self, until: Until, is_stopping: bool) -> Result<Found, Error> {
+    async fn step(&mut self, is_stopping: bool) -> Result<Found, Error> {
+        let until = self.until;
         self.write_down().await?;
         self.beat().await?;
-        let slots = if until == Until::One { 1 } else { self.worker.settings.slots };
-        let free = slots.saturating_sub(self.tasks.len());
-        if is_stopping || free == 0 || until == Until::One && !self.ran.is_empty() {
+        if is_stopping || until == Until::One && !self.ran.is_empty() {
             return Ok(Found::Nothing(self.worker.settings.lease));
         }
         self.search().await?;
+        let slots = if until == Until::One { 1 } else { self.worker.settings.slots };
+        let free = slots.saturating_sub(self.tasks.len());
+        if free == 0 {
+            return Ok(Found::Nothing(self.worker.settings.lease / 2));
+        }
         self.claim(free.min(MOST)).await
     }
 
@@ -178,6 +188,9 @@ impl<'a> Engine<'a> {
         let seen = db.run(&Look { handlers: &self.names, turn: self.turn }).await?;
         self.turn = self.turn.wrapping_add(1);
         if seen.has_new && worker.queue.take_in().await? > 0 {
+            if worker.settings.fails_unknown {
+                worker.queue.fail_unknown(&self.names).await?;
+            }
             return Ok(Found::More);
         }
         let mut claims = Claims { next_at: NEVER, ..Claims::default() };
@@ -297,8 +310,8 @@ impl<'a> Engine<'a> {
         };
         debug!(job = job.id, handler, outcome, error, "a run has ended");
         crate::metrics::ended(&handler, outcome, time);
-        // A worker that runs for ever does not remember all that it has done.
-        if self.remembers {
+        // A worker that runs for ever does not remember what it has done.
+        if self.until != Until::Stopped {
             self.ran.push(Ran { id: JobId(job.id), handler, state, error });
         }
     }
@@ -334,28 +347,38 @@ impl<'a> Engine<'a> {
             self.next_search = Instant::now() + settings.lease / 2;
         }
         if Instant::now() >= self.next_tidying {
-            if let Some(keep) = settings.keep_done {
-                queue.purge_some(JobState::Done, keep, 1000).await?;
-            }
+            let mut has_more = match settings.keep_done {
+                Some(keep) => queue.purge_some(JobState::Done, keep, PURGED).await? == PURGED,
+                None => false,
+            };
             if settings.fails_unknown {
                 queue.fail_unknown(&self.names).await?;
             }
-            queue.forget_keys().await?;
-            self.next_tidying = Instant::now() + TIDYING;
+            has_more |= queue.forget_keys().await?;
+            queue.recount().await?;
+            self.next_tidying = Instant::now() + if has_more { TIDYING_ON } else { TIDYING };
         }
         Ok(())
     }
 
     fn lost(&self, job: Claimed) -> Run {
         let config = self.worker.handlers.get(&job.lane.0).map(|served| &served.config);
-        let most = job.max_attempts.or(config.map(|config| config.attempts)).unwrap_or(3);
-        let is_last = job.attempts >= most;
+        // Of a handler that is not served here it is not known how often it is tried.
+        let most = job.max_attempts.or(config.map(|config| config.attempts));
+        let is_last = most.is_some_and(|most| job.attempts >= most);
         Run { job, outcome: Outcome::Lost { is_last }, time: None }
     }
 
     /// Cuts off what still runs and gives it back.
     async fn release(&mut self) {
-        self.tasks.shutdown().await;
+        self.tasks.abort_all();
+        while let Some(ended) = self.tasks.join_next_with_id().await {
+            match ended {
+                Err(error) if error.is_cancelled() => {}
+                // It had ended by itself, and must not run again.
+                ended => self.end(ended),
+            }
+        }
         let rest = self.running.drain().map(|(_, (job, ..))| Run { job, outcome: Outcome::Released, time: None });
         self.ended.extend(rest);
     }
