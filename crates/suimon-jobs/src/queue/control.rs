@@ -83,6 +83,16 @@ impl Queue {
         self.change(&Change { name: &(handler.to_owned(), String::new()), what: What::Clear }).await
     }
 
+    /// Takes away the limit of one key that was [set](Queue::set_limit_of_key): it has that of all keys again.
+    ///
+    /// # Errors
+    /// When the database cannot be asked.
+    pub async fn clear_limit_of_key(&self, handler: &str, key: &str) -> Result<(), Error> {
+        check_handler(handler)?;
+        check_key("key", key)?;
+        self.change(&Change { name: &(handler.to_owned(), key.to_owned()), what: What::Clear }).await
+    }
+
     /// Is there no place for a run of this handler now? An unknown handler is never limited.
     ///
     /// # Errors
