@@ -75,6 +75,7 @@ pub(crate) enum Kind {
     Failed(String),
     Permanent(String),
     Limited { retry_after: Duration, whole_handler: bool, reason: String },
+    GivenBack,
 }
 
 /// It met a limit (a 429): it is put back without using an attempt, and all jobs of its key, or
@@ -101,6 +102,13 @@ impl JobError {
     pub fn limited_handler(retry_after: Duration) -> JobError {
         let reason = Limited { retry_after }.to_string();
         JobError(Kind::Limited { retry_after, whole_handler: true, reason })
+    }
+
+    /// It was interrupted because the worker [stops](Context::stopping): it is put back without using an
+    /// attempt, and can start at once elsewhere.
+    #[must_use]
+    pub const fn given_back() -> JobError {
+        JobError(Kind::GivenBack)
     }
 }
 
@@ -201,7 +209,8 @@ impl Context {
         *self.0.actual.lock().unwrap_or_else(PoisonError::into_inner) = Some(actual.into());
     }
 
-    /// Waits until the worker is told to stop: a long run may then save what it has and end.
+    /// Waits until the worker is told to stop: a long run may then save what it has and end, as
+    /// [given back](JobError::given_back) if it is not done.
     pub async fn stopping(&self) {
         let mut stopping = self.0.stopping.clone();
         // The worker is gone: it will not be told any more.

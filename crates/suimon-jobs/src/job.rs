@@ -171,8 +171,16 @@ impl Job {
         self
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Looks at all that can be wrong with it without a database, as
+    /// [`dispatch_all`](crate::Queue::dispatch_all) does before anything is written.
+    ///
+    /// # Errors
+    /// When a name is too long, a limit is none, a number is out of its range, or the payload is not JSON.
+    pub fn check(&self) -> Result<(), Error> {
         check_handler(&self.handler)?;
+        for limit in [&self.limit, &self.key_limit].into_iter().flatten() {
+            limit.checked()?;
+        }
         if let Some(key) = &self.key {
             check_key("key", key)?;
         }

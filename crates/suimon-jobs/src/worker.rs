@@ -117,8 +117,15 @@ impl Worker {
     /// # Errors
     /// When the database cannot be asked.
     pub async fn once(&self) -> Result<Option<Ran>, Error> {
-        let ran = Engine::new(self, Until::One).run(std::future::pending()).await?;
-        Ok(ran.into_iter().next())
+        self.once_until(std::future::pending()).await
+    }
+
+    /// The same; stops before that in good order, as [`run_until`](Worker::run_until) does, when a future is ready.
+    ///
+    /// # Errors
+    /// When the database cannot be asked.
+    pub async fn once_until(&self, stop: impl Future<Output = ()>) -> Result<Option<Ran>, Error> {
+        Ok(Engine::new(self, Until::One).run(stop).await?.into_iter().next())
     }
 
     /// Runs jobs until none can start now: what is left waits for its time or its limit.
@@ -126,7 +133,15 @@ impl Worker {
     /// # Errors
     /// When the database cannot be asked.
     pub async fn drain(&self) -> Result<Vec<Ran>, Error> {
-        Engine::new(self, Until::Idle).run(std::future::pending()).await
+        self.drain_until(std::future::pending()).await
+    }
+
+    /// The same; stops before that in good order, as [`run_until`](Worker::run_until) does, when a future is ready.
+    ///
+    /// # Errors
+    /// When the database cannot be asked.
+    pub async fn drain_until(&self, stop: impl Future<Output = ()>) -> Result<Vec<Ran>, Error> {
+        Engine::new(self, Until::Idle).run(stop).await
     }
 }
 

@@ -70,8 +70,11 @@ impl Queue {
         check_key("key", key)?;
         let text = LimitSpec::new(limit).checked()?;
         let name = (handler.to_owned(), key.to_owned());
-        self.change(&Change { name: &name, what: What::Limit { text: Some(&text), count: Some(count), given: Given::Set } })
-            .await
+        self.change(&Change {
+            name: &name,
+            what: What::Limit { text: Some(&text), count: Some(count), given: Given::Set },
+        })
+        .await
     }
 
     /// Takes away the limits that were set, given by jobs or by the configuration; those of the
@@ -82,6 +85,16 @@ impl Queue {
     pub async fn clear_limit(&self, handler: &str) -> Result<(), Error> {
         check_handler(handler)?;
         self.change(&Change { name: &(handler.to_owned(), String::new()), what: What::Clear }).await
+    }
+
+    /// Takes away the limit of one key that was [set](Queue::set_limit_of_key): it has that of all keys again.
+    ///
+    /// # Errors
+    /// When the database cannot be asked.
+    pub async fn clear_limit_of_key(&self, handler: &str, key: &str) -> Result<(), Error> {
+        check_handler(handler)?;
+        check_key("key", key)?;
+        self.change(&Change { name: &(handler.to_owned(), key.to_owned()), what: What::Clear }).await
     }
 
     /// Is there no place for a run of this handler now? An unknown handler is never limited.
@@ -338,10 +351,13 @@ impl Work for Changing<'_> {
                 );
             }
             What::Clear => {
-                // What it counted is not counted any more: a later limit looks at the runs of the past anew.
-                row.record = None;
-                more = "policy = NULL, given_by = 0, key_policy = NULL, key_given_by = 0, state_policy = NULL, state = NULL"
-                    .to_owned();
+                more = "policy = NULL, given_by = 0, key_policy = NULL, key_given_by = 0".to_owned();
+                // What it counted is not counted any more: a later limit looks at the runs of the past anew. A key
+                // goes on under the limit that all keys have.
+                if key.is_empty() {
+                    row.record = None;
+                    more += ", state_policy = NULL, state = NULL";
+                }
             }
             What::Concurrency(most) => {
                 let most = most.map_or_else(|| "NULL".to_owned(), |most| most.to_string());

@@ -89,10 +89,11 @@ impl WorkerBuilder {
         self
     }
 
-    /// How long jobs may go on when the worker is told to stop: 30 seconds.
+    /// How long jobs may go on when the worker is told to stop, at most a year: 30 seconds.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> WorkerBuilder {
-        self.settings.grace = grace.min(Duration::from_secs(366 * 86_400));
+        // A clock cannot count for ever.
+        self.settings.grace = grace.min(Duration::from_secs(365 * 86_400));
         self
     }
 

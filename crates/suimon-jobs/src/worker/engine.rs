@@ -263,16 +263,19 @@ impl<'a> Engine<'a> {
         let actual = *context.0.actual.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = match result {
             Ok(()) => Outcome::Done(actual),
-            Err(JobError(Kind::Permanent(error))) => Outcome::Failed { error, retry_after: None, actual },
+            Err(JobError(Kind::Permanent(error))) => {
+                Outcome::Failed { error: storable(&error), retry_after: None, actual }
+            }
+            Err(JobError(Kind::GivenBack)) => Outcome::Released,
             Err(JobError(Kind::Limited { retry_after, whole_handler, reason })) => {
-                Outcome::Limited { retry_after, whole_handler, reason }
+                Outcome::Limited { retry_after, whole_handler, reason: storable(&reason) }
             }
             Err(JobError(Kind::Failed(error))) => {
                 let config = self.worker.handlers.get(&job.lane.0).map(|served| &served.config);
                 let most = job.max_attempts.or(config.map(|config| config.attempts)).unwrap_or(1);
                 let backoff = config.map(|config| config.backoff).unwrap_or_default();
                 let retry_after = (job.attempts < most).then(|| backoff.after(job.attempts));
-                Outcome::Failed { error, retry_after, actual }
+                Outcome::Failed { error: storable(&error), retry_after, actual }
             }
         };
         self.ended.push(Run { job, outcome, time: Some(began.elapsed()) });
@@ -382,6 +385,15 @@ impl<'a> Engine<'a> {
         let rest = self.running.drain().map(|(_, (job, ..))| Run { job, outcome: Outcome::Released, time: None });
         self.ended.extend(rest);
     }
+}
+
+/// As a database takes it, whatever a handler has put into it: one that is refused could never
+/// be written down.
+fn storable(error: &str) -> String {
+    const LONGEST: usize = 10_000;
+    let end = error.floor_char_boundary(LONGEST);
+    let cut = if end < error.len() { "..." } else { "" };
+    error[..end].replace('\0', "\u{fffd}") + cut
 }
 
 fn panicked(error: JoinError) -> String {

@@ -3,4 +3,5 @@
 #![cfg(all(feature = "postgres", feature = "mysql", feature = "sqlite", unix))]
 
 mod behaviours;
+mod endings;
 mod support;
