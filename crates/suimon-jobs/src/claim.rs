@@ -297,7 +297,7 @@ impl Claim<'_> {
             all.insert(handler, lock);
             all.extend(key.map(|key| (key, Lock::Alone)));
         }
-        let mut sql: String = all.iter().map(|(name, lock)| db.select_limit(name, *lock)).collect();
+        let mut sql = db.select_limits(all.iter().map(|(name, lock)| (name, *lock)));
         sql += &db.select_clock();
         let (jobs, lock, now) = (db.jobs(), db.tables.dialect.words().lock_free, self.seen.now);
         for (index, (handler, key, priority)) in lanes.iter().enumerate() {
@@ -333,20 +333,20 @@ impl Claim<'_> {
     fn write(&self, db: &Db, claims: &Claims, locked: &Locked, lanes: &[Lane], now: i64) -> String {
         let jobs = db.jobs();
         let mut sql = db.write_limits(locked);
-        let (free, booked): (Vec<_>, Vec<_>) = claims.jobs.iter().partition(|job| job.booking.is_empty());
         let until = now.saturating_add(self.lease);
-        let running = format!(
-            "UPDATE {jobs} SET state = 'running', attempts = attempts + 1, started_at = {now}, finished_at = NULL, \
-             lease_token = {}, lease_until = {until}",
-            self.token
-        );
-        if !free.is_empty() {
-            let ids = ids(free.iter().map(|job| job.id));
-            sql += &format!("{running}, booking = NULL WHERE id IN ({ids}); ");
+        // Most bookings are alike, or need not be kept.
+        let mut alike: BTreeMap<Option<String>, Vec<i64>> = BTreeMap::new();
+        for job in &claims.jobs {
+            alike.entry(job.booking.kept()).or_default().push(job.id);
         }
-        for job in booked {
-            let booking = serde_json::to_string(&job.booking).unwrap_or_default();
-            sql += &format!("{running}, booking = {} WHERE id = {}; ", db.text(&booking), job.id);
+        for (booking, jobs_of) in alike {
+            sql += &format!(
+                "UPDATE {jobs} SET state = 'running', attempts = attempts + 1, started_at = {now}, finished_at = NULL, \
+                 lease_token = {}, lease_until = {until}, booking = {} WHERE id IN ({}); ",
+                self.token,
+                db.optional_text(booking.as_deref()),
+                ids(jobs_of.into_iter()),
+            );
         }
         for (id, why) in &claims.failed {
             sql += &format!(

@@ -195,6 +195,16 @@ impl Db {
         }
     }
 
+    /// Rows of limits in the order in which all transactions lock them: byte by byte.
+    pub(crate) fn in_order(&self) -> &'static str {
+        match self.tables.dialect {
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => " ORDER BY handler COLLATE \"C\", job_key COLLATE \"C\"",
+            #[allow(unreachable_patterns, reason = "depends on the kinds that are built in")]
+            _ => " ORDER BY handler, job_key",
+        }
+    }
+
     pub(crate) fn is_mysql(&self) -> bool {
         match self.tables.dialect {
             #[cfg(feature = "mysql")]

@@ -114,22 +114,7 @@ impl Work for Finish<'_> {
             let rows = Rows::read(session.cells(sql + &lock(db, &more)).await.map_err(Stop::Before)?);
             (sql, has_news) = self.write(db, &more, &rows);
         }
-        let simple: BTreeMap<i64, Vec<i64>> = self.runs.iter().filter(|run| run.is_simple()).fold(
-            BTreeMap::new(),
-            |mut all: BTreeMap<i64, Vec<i64>>, run| {
-                all.entry(run.job.token).or_default().push(run.job.id);
-                all
-            },
-        );
-        for (token, of_token) in simple {
-            sql += &format!(
-                "UPDATE {} SET state = 'done', finished_at = {}, error = NULL WHERE id IN ({}) AND state = 'running' \
-                 AND lease_token = {token}; ",
-                db.jobs(),
-                db.clock(),
-                ids(of_token.into_iter())
-            );
-        }
+        sql += &done(db, self.runs.iter().filter(|run| run.is_simple()), &db.clock());
         sql += &format!(
             "SELECT {STATE}, id, state, lease_token FROM {} WHERE id IN ({}); ",
             db.jobs(),
@@ -190,6 +175,7 @@ impl Finish<'_> {
         let mut sql = String::new();
         let mut reopened: BTreeSet<Name> = BTreeSet::new();
         let mut has_news = false;
+        let mut all_done = Vec::new();
         for run in runs {
             let job = &run.job;
             let row = rows.tagged(ROW).find(|row| row.number(1) == job.id && row.number(2) == job.token);
@@ -210,8 +196,12 @@ impl Finish<'_> {
                 pause(&mut locked, name, now.saturating_add(micros(*retry_after)), reason);
             }
             has_news |= run.waits_until(now).is_some();
-            sql += &update(db, run, now);
+            match run.outcome {
+                Outcome::Done(_) => all_done.push(*run),
+                _ => sql += &update(db, run, now),
+            }
         }
+        sql += &done(db, all_done.into_iter(), &now.to_string());
         let mut all = db.write_limits(&locked);
         for name in reopened {
             let opens_at = locked.get(&name).map_or(0, |row| row.open_at.max(row.paused_until));
@@ -234,6 +224,23 @@ fn pause(locked: &mut Locked, name: Name, until: i64, reason: &str) {
         row.pause_reason = Some(told(reason, 400));
         row.is_changed = true;
     }
+}
+
+/// Runs that are done, one statement for each claim.
+fn done<'a>(db: &Db, runs: impl Iterator<Item = &'a Run>, now: &str) -> String {
+    let mut of_token: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    for run in runs {
+        of_token.entry(run.job.token).or_default().push(run.job.id);
+    }
+    let done = |(token, jobs): (i64, Vec<i64>)| {
+        format!(
+            "UPDATE {} SET state = 'done', finished_at = {now}, error = NULL, booking = NULL WHERE id IN ({}) \
+             AND state = 'running' AND lease_token = {token}; ",
+            db.jobs(),
+            ids(jobs.into_iter())
+        )
+    };
+    of_token.into_iter().map(done).collect()
 }
 
 fn update(db: &Db, run: &Run, now: i64) -> String {

@@ -3,6 +3,7 @@
 //! Whether a job may start is decided by the core on the locked rows, at a time that was
 //! read after the locks; see [`suimon::store::decide`].
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::slice;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub(crate) struct Limited {
     pub(crate) is_changed: bool,
     /// Is not in the table yet.
     pub(crate) is_new: bool,
+    /// The limits of a text in a version, made ready.
+    pub(crate) ready: RefCell<Option<(String, Arc<Limits>)>>,
 }
 
 /// Which of the two limits of a job.
@@ -78,8 +81,11 @@ pub(crate) struct Booked {
 }
 
 impl Booking {
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Booking::default()
+    /// As it is kept in the job's row, for those who end it in place of its worker: what has to be
+    /// undone then. What can only be settled is known to the worker that has the job.
+    pub(crate) fn kept(&self) -> Option<String> {
+        let kept = self.holds() || self.returns();
+        kept.then(|| serde_json::to_string(self).unwrap_or_default())
     }
 
     /// Is there something to be undone, whatever comes of the job?
@@ -183,11 +189,12 @@ pub(crate) fn start(locked: &mut Locked, job: &Asking<'_>, now: i64, calendar: &
     let mut held = Vec::new();
     let mut parts: Vec<(Rule<'_>, Part)> = Vec::new();
     for rule in rules(locked, job.handler, job.key) {
-        let policy: Policy = match rule.text.parse() {
-            Ok(policy) => policy,
-            Err(why) => return Answer::Broken(rule.scope, format!("the limit `{}` cannot be read: {why}", rule.text)),
+        let row = locked.get(rule.name);
+        let limits = match limits(&rule.text, row, calendar) {
+            Ok(limits) => limits,
+            Err(why) => return Answer::Broken(rule.scope, why),
         };
-        if let Some(largest) = largest(&policy)
+        if let Some(largest) = largest(limits.gate().policy())
             && job.cost > largest
         {
             let cost = job.cost;
@@ -196,11 +203,6 @@ pub(crate) fn start(locked: &mut Locked, job: &Asking<'_>, now: i64, calendar: &
                 rule.text
             ));
         }
-        let row = locked.get(rule.name);
-        let limits = match limits(policy, row, calendar) {
-            Ok(limits) => limits,
-            Err(why) => return Answer::Broken(rule.scope, why),
-        };
         if rule.counts_completed(limits.gate().policy()) {
             let wanted = row.map_or(Cost::ZERO, |row| row.held).saturating_add(job.cost);
             match opens_for(row, &limits, wanted, now, calendar) {
@@ -300,7 +302,7 @@ pub(crate) fn end(
         rules(locked, job.handler, job.key).into_iter().map(|rule| (rule.scope, rule.text)).collect();
     let limits_of = |locked: &Locked, scope: Scope| {
         let (_, text) = rules.iter().find(|(of, _)| *of == scope)?;
-        limits(text.parse().ok()?, locked.get(job.name(scope)), calendar).ok()
+        limits(text, locked.get(job.name(scope)), calendar).ok()
     };
     for (scope, held) in &booking.held {
         let held: Cost = held.parse().unwrap_or_default();
@@ -350,8 +352,7 @@ pub(crate) fn opens_at(locked: &Locked, name: &Name, now: i64, calendar: &dyn Ca
     let mut at = now;
     for rule in rules(locked, &handler, key) {
         let row = locked.get(rule.name);
-        let limits = rule.text.parse().ok().and_then(|policy| limits(policy, row, calendar).ok());
-        let Some(limits) = limits else { continue };
+        let Ok(limits) = limits(&rule.text, row, calendar) else { continue };
         let wanted = match row {
             Some(row) if rule.counts_completed(limits.gate().policy()) => row.held_at_least(Cost::ONE, &limits),
             _ => Cost::ONE.min(largest(limits.gate().policy()).unwrap_or(Cost::ONE)),
@@ -401,15 +402,28 @@ fn largest(policy: &Policy) -> Option<Cost> {
     policy.limits().iter().filter_map(Limit::max_cost).min()
 }
 
-/// A policy in the version of a row, or in the next one if it is another than before.
-fn limits(policy: Policy, row: Option<&Limited>, calendar: &dyn Calendar) -> Result<Arc<Limits>, String> {
+/// The limits of a text in the version of a row, or in the next one if they are others than before.
+fn limits(text: &str, row: Option<&Limited>, calendar: &dyn Calendar) -> Result<Arc<Limits>, String> {
     let record = row.and_then(|row| row.record.as_ref());
-    let version = match record {
-        Some(record) if record.policy == policy.to_string() => record.version,
+    let version_of = |normal: &str| match record {
+        Some(record) if record.policy == normal => record.version,
         Some(record) => record.version.saturating_add(1),
         None => 1,
     };
-    Limits::new(policy, calendar, version, Carry::Keep).map(Arc::new).map_err(|why| why.to_string())
+    // Texts in the table are in their normal form, unless somebody wrote them by hand.
+    if let Some((of, limits)) = row.and_then(|row| row.ready.borrow().clone())
+        && of == text
+        && limits.version() == version_of(text)
+    {
+        return Ok(limits);
+    }
+    let policy: Policy = text.parse().map_err(|why| format!("the limit `{text}` cannot be read: {why}"))?;
+    let version = version_of(&policy.to_string());
+    let limits = Limits::new(policy, calendar, version, Carry::Keep).map(Arc::new).map_err(|why| why.to_string())?;
+    if let Some(row) = row {
+        row.ready.replace(Some((text.to_owned(), limits.clone())));
+    }
+    Ok(limits)
 }
 
 impl Limited {
@@ -451,9 +465,8 @@ impl Limited {
 
     /// Charges runs of the past, oldest first, into limits that were not there at the time.
     pub(crate) fn charge_past(&mut self, text: &str, runs: &[(i64, Cost)], calendar: &dyn Calendar) {
-        let Ok(policy) = text.parse::<Policy>() else { return };
         for (at, cost) in runs {
-            let Ok(limits) = limits(policy.clone(), Some(self), calendar) else { return };
+            let Ok(limits) = limits(text, Some(self), calendar) else { return };
             self.charge(&limits, *cost, *at, calendar);
         }
     }

@@ -1,5 +1,6 @@
 //! The rows of limits: how they are read, locked and written.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use suimon::Timestamp;
@@ -29,13 +30,29 @@ const COLUMNS: &str = "handler, job_key, policy, count_on, key_policy, key_count
 
 impl Db {
     /// Reads a row of a limit.
-    pub(crate) fn select_limit(&self, (handler, key): &Name, lock: Lock) -> String {
-        let lock = match lock {
-            Lock::None => "",
-            Lock::Shared => self.lock_shared(),
-            Lock::Alone => self.tables.dialect.words().lock,
-        };
-        format!("SELECT {LIMIT}, {COLUMNS} FROM {} WHERE {}{lock}; ", self.limits(), self.names(handler, key))
+    pub(crate) fn select_limit(&self, name: &Name, lock: Lock) -> String {
+        self.select_limits([(name, lock)])
+    }
+
+    /// Reads rows of limits, locked in the order in which they are given. Neighbours that are
+    /// locked alike take one statement.
+    pub(crate) fn select_limits<'a>(&self, names: impl IntoIterator<Item = (&'a Name, Lock)>) -> String {
+        let mut sql = String::new();
+        let mut names = names.into_iter().peekable();
+        while let Some(((handler, key), lock)) = names.next() {
+            let mut which = format!("({})", self.names(handler, key));
+            while let Some(((handler, key), _)) = names.next_if(|(_, other)| *other == lock) {
+                which += &format!(" OR ({})", self.names(handler, key));
+            }
+            let lock = match lock {
+                Lock::None => "",
+                Lock::Shared => self.lock_shared(),
+                Lock::Alone => self.tables.dialect.words().lock,
+            };
+            let order = self.in_order();
+            sql += &format!("SELECT {LIMIT}, {COLUMNS} FROM {} WHERE {which}{order}{lock}; ", self.limits());
+        }
+        sql
     }
 
     /// Reads the rows of all handlers.
@@ -45,7 +62,7 @@ impl Db {
 
     /// Reads rows of limits, locked in their order.
     pub(crate) fn lock_limits(&self, names: &BTreeSet<Name>) -> String {
-        names.iter().map(|name| self.select_limit(name, Lock::Alone)).collect()
+        self.select_limits(names.iter().map(|name| (name, Lock::Alone)))
     }
 
     pub(crate) fn names(&self, handler: &str, key: &str) -> String {
@@ -76,39 +93,55 @@ impl Db {
         }
     }
 
-    /// Writes the rows that have changed.
+    /// Writes the rows that have changed, in one statement.
     pub(crate) fn write_limits(&self, locked: &Locked) -> String {
-        locked.iter().filter(|(_, row)| row.is_changed).map(|(name, row)| self.write_limit(name, row)).collect()
+        let changed: Vec<_> = locked.iter().filter(|(_, row)| row.is_changed).collect();
+        if changed.is_empty() {
+            return String::new();
+        }
+        let limits = self.limits();
+        let mut sql = String::new();
+        // Fails when somebody else was first; what follows would write over what that one did.
+        for ((handler, key), _) in changed.iter().filter(|(_, row)| row.is_new) {
+            let (handler, key) = (self.text(handler), self.text(key));
+            sql += &format!("INSERT INTO {limits} (handler, job_key) VALUES ({handler}, {key}); ");
+        }
+        let rows: Vec<_> = changed.into_iter().map(|(name, row)| self.values(name, row)).collect();
+        let columns = "state_policy state_version state seen fresh_at held running open_at paused_until pause_reason";
+        let sets = |new: fn(&str) -> String| {
+            let sets = columns.split(' ').map(|column| format!("{column} = {}", new(column)));
+            sets.collect::<Vec<_>>().join(", ")
+        };
+        let columns = columns.replace(' ', ", ");
+        sql += &format!("INSERT INTO {limits} (handler, job_key, {columns}) VALUES {} ", rows.join(", "));
+        sql += &match self.is_mysql() {
+            true => format!("ON DUPLICATE KEY UPDATE {}; ", sets(|column| format!("VALUES({column})"))),
+            false => {
+                let sets = sets(|column| format!("excluded.{column}"));
+                format!("ON CONFLICT (handler, job_key) DO UPDATE SET {sets}; ")
+            }
+        };
+        sql
     }
 
-    fn write_limit(&self, (handler, key): &Name, row: &Limited) -> String {
-        let insert = match row.is_new {
-            true => format!(
-                "INSERT INTO {} (handler, job_key) VALUES ({}, {}); ",
-                self.limits(),
-                self.text(handler),
-                self.text(key)
-            ),
-            false => String::new(),
-        };
-        let record = row.record.as_ref().map_or_else(String::new, |record| {
-            format!(
-                "state_policy = {}, state_version = {}, state = {}, seen = {}, fresh_at = {}, ",
-                self.text(&record.policy),
-                record.version.cast_signed(),
-                self.tables.bytes(&record.state),
-                nanos(record.seen),
-                nanos(record.fresh_at),
-            )
-        });
+    fn values(&self, (handler, key): &Name, row: &Limited) -> String {
+        let record = row.record.as_ref().map_or_else(
+            || "NULL, 0, NULL, 0, 0".to_owned(),
+            |record| {
+                format!(
+                    "{}, {}, {}, {}, {}",
+                    self.text(&record.policy),
+                    record.version.cast_signed(),
+                    self.tables.bytes(&record.state),
+                    nanos(record.seen),
+                    nanos(record.fresh_at),
+                )
+            },
+        );
         let Limited { held, running, open_at, paused_until, .. } = row;
-        format!(
-            "{insert}UPDATE {} SET {record}held = '{held}', running = {running}, open_at = {open_at}, \
-             paused_until = {paused_until}, pause_reason = {} WHERE {}; ",
-            self.limits(),
-            self.optional_text(row.pause_reason.as_deref()),
-            self.names(handler, key),
-        )
+        let reason = self.optional_text(row.pause_reason.as_deref());
+        let (handler, key) = (self.text(handler), self.text(key));
+        format!("({handler}, {key}, {record}, '{held}', {running}, {open_at}, {paused_until}, {reason})")
     }
 }
 
@@ -143,6 +176,7 @@ impl Row {
             pause_reason: self.optional_text(17),
             is_changed: false,
             is_new: false,
+            ready: RefCell::default(),
         };
         ((self.text(1), self.text(2)), limited)
     }
