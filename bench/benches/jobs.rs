@@ -1,7 +1,9 @@
 //! Jobs: what the limits cost in throughput, beside apalis; the mix of a limited and a free handler
 //! in two worker processes; what an idle worker costs.
 //!
-//! `cargo bench --bench jobs [-- throughput|mix|idle]`. Medians of rounds taken in turns. Commits
+//! `cargo bench --bench jobs [-- throughput|apalis|mix|idle]`. Medians of rounds taken in turns; beside the
+//! rate there is the CPU time of a job, of this process and the database together, which does not depend on what else
+//! the machine does. Commits
 //! of PostgreSQL reach the operating system, not the disk; SQLite is in WAL with its usual setting.
 
 use std::env;
@@ -10,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use suimon_bench::median;
 use suimon_bench::process::{Tree, ticks_per_second};
+use suimon_bench::{cpu_nanos, median};
 use suimon_jobs::{Config, Count, Job, Queue, Worker};
 use suimon_sql::access::{Cell, Target};
 use suimon_testkit::servers::{Folder, Postgres};
@@ -20,6 +22,8 @@ use tokio::sync::{Notify, mpsc, watch};
 
 const ROUNDS: usize = 5;
 const JOBS: usize = 4_000;
+/// It is slower.
+const APALIS_JOBS: usize = 1_000;
 const HANDLERS: usize = 10;
 
 fn main() {
@@ -34,6 +38,9 @@ fn main() {
     for (name, url) in &places {
         if wants("throughput") {
             runtime().block_on(throughput(name, url));
+        }
+        if wants("apalis") {
+            runtime().block_on(beside_apalis(name, url));
         }
         if wants("mix") {
             runtime().block_on(mix(name, url));
@@ -60,35 +67,64 @@ const LIMITS: [(&str, Option<&str>, Count); 4] = [
     ("window 5000/100ms, completed", Some("window 5000/100ms"), Count::Completed),
 ];
 
+/// What a round has come to.
+struct Speed {
+    /// Jobs a second.
+    rate: f64,
+    /// CPU time of a job in microseconds.
+    cpu: f64,
+}
+
+fn medians(speeds: &[Speed]) -> Speed {
+    let of = |what: fn(&Speed) -> f64| median(&mut speeds.iter().map(what).collect::<Vec<_>>());
+    Speed { rate: of(|speed| speed.rate), cpu: of(|speed| speed.cpu) }
+}
+
+/// CPU time of this process and of the servers that it has started, in microseconds.
+fn cpu_micros() -> f64 {
+    cpu_nanos() as f64 / 1e3 + Tree::started().cpu_ticks() as f64 / ticks_per_second() * 1e6
+}
+
 async fn throughput(place: &str, url: &str) {
     for workers in [1, 2] {
-        println!("\n{place}: {JOBS} jobs of {HANDLERS} handlers, {workers} worker(s) of 16 slots, jobs a second");
-        let mut rates = vec![Vec::new(); LIMITS.len()];
+        println!("\n{place}: {JOBS} jobs of {HANDLERS} handlers, {workers} worker(s) of 16 slots");
+        let mut speeds: Vec<Vec<Speed>> = LIMITS.iter().map(|_| Vec::new()).collect();
         for round in 0..ROUNDS {
             for (nth, (_, limit, count)) in LIMITS.iter().enumerate() {
                 let prefix = format!("t{workers}_{round}_{nth}");
-                rates[nth].push(ours(url, &prefix, HANDLERS, workers, *limit, *count).await);
+                speeds[nth].push(ours(url, &prefix, HANDLERS, workers, *limit, *count).await);
             }
         }
-        let free = median(&mut rates[0].clone());
-        for ((name, ..), rates) in LIMITS.iter().zip(&mut rates) {
-            let rate = median(rates);
-            println!("  {name:<34} {rate:>8.0}   {:>5.2} x without", rate / free);
+        let free = medians(&speeds[0]);
+        for ((name, ..), speeds) in LIMITS.iter().zip(&speeds) {
+            let Speed { rate, cpu } = medians(speeds);
+            let (of_rate, of_cpu) = (rate / free.rate, free.cpu / cpu);
+            println!(
+                "  {name:<30} {rate:>7.0} jobs/s, {of_rate:>4.2} x without;  {cpu:>5.0} us CPU a job, {of_cpu:>4.2} x"
+            );
         }
-        println!("  one handler, the same payload:");
+    }
+}
+
+async fn beside_apalis(place: &str, url: &str) {
+    for workers in [1, 2] {
+        println!("\n{place}: {JOBS} jobs of one handler without limits, {workers} worker(s) of 16 slots");
         let (mut own, mut apalis, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             own.push(ours(url, &format!("o{workers}_{round}"), 1, workers, None, Count::Started).await);
             match theirs(url, &format!("a{workers}_{round}"), workers).await {
-                Ok(rate) => apalis.push(rate),
+                Ok(speed) => apalis.push(speed),
                 Err(why) => failed.push(why),
             }
         }
-        let own = median(&mut own);
-        println!("  suimon-jobs                        {own:>8.0}");
+        let own = medians(&own);
+        println!("  suimon-jobs {:>7.0} jobs/s, {:>5.0} us CPU a job", own.rate, own.cpu);
         if !apalis.is_empty() {
-            let apalis = median(&mut apalis);
-            println!("  apalis                             {apalis:>8.0}   suimon is {:.1} x that", own / apalis);
+            let Speed { rate, cpu } = medians(&apalis);
+            println!(
+                "  apalis      {rate:>7.0} jobs/s, {cpu:>5.0} us CPU a job; suimon is {:.1} x that",
+                own.rate / rate
+            );
         }
         if let Some(why) = failed.first() {
             println!("  apalis gave up in {} of {ROUNDS} rounds: {why}", failed.len());
@@ -96,8 +132,8 @@ async fn throughput(place: &str, url: &str) {
     }
 }
 
-/// Runs all jobs, and tells how many a second.
-async fn ours(url: &str, prefix: &str, handlers: usize, workers: usize, limit: Option<&str>, count: Count) -> f64 {
+/// Runs all jobs.
+async fn ours(url: &str, prefix: &str, handlers: usize, workers: usize, limit: Option<&str>, count: Count) -> Speed {
     let first = queue(url, prefix).await;
     let jobs: Vec<_> = (0..JOBS).map(|n| Job::new(format!("h{}", n % handlers), &payload(n))).collect();
     for some in jobs.chunks(500) {
@@ -116,7 +152,7 @@ async fn ours(url: &str, prefix: &str, handlers: usize, workers: usize, limit: O
         }
         made.push(worker.build().await.unwrap());
     }
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), cpu_micros());
     let tasks: Vec<_> =
         made.into_iter().map(|worker| tokio::spawn(async move { worker.drain().await.unwrap().len() })).collect();
     let mut ran = 0;
@@ -124,7 +160,7 @@ async fn ours(url: &str, prefix: &str, handlers: usize, workers: usize, limit: O
         ran += task.await.unwrap();
     }
     assert_eq!(ran, JOBS);
-    JOBS as f64 / start.elapsed().as_secs_f64()
+    Speed { rate: JOBS as f64 / start.elapsed().as_secs_f64(), cpu: (cpu_micros() - cpu) / JOBS as f64 }
 }
 
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -137,10 +173,10 @@ fn payload(n: usize) -> Payload {
     Payload { to: format!("{n}@example.com"), text: "Your order is on its way.".to_owned() }
 }
 
-/// The same number of jobs through apalis: one queue, 16 at a time for each worker, batches of 32.
-async fn theirs(url: &str, queue: &str, workers: usize) -> Result<f64, String> {
+/// Jobs through apalis: one queue, 16 at a time for each worker, batches of 32.
+async fn theirs(url: &str, queue: &str, workers: usize) -> Result<Speed, String> {
     use apalis::prelude::*;
-    let left = Arc::new(AtomicUsize::new(JOBS));
+    let left = Arc::new(AtomicUsize::new(APALIS_JOBS));
     let all = Arc::new(Notify::new());
     macro_rules! run {
         ($storage:ident, $config:ident, $pool:expr) => {{
@@ -148,10 +184,10 @@ async fn theirs(url: &str, queue: &str, workers: usize) -> Result<f64, String> {
             $storage::setup(&pool).await.unwrap();
             let config = $config::default().queue(queue).batch_size(32);
             let mut storage = $storage::new(&pool).with_config(config.clone());
-            for some in (0..JOBS).collect::<Vec<_>>().chunks(500) {
+            for some in (0..APALIS_JOBS).collect::<Vec<_>>().chunks(500) {
                 storage.push_bulk(some.iter().map(|n| payload(*n)).collect()).await.unwrap();
             }
-            let start = Instant::now();
+            let (start, cpu) = (Instant::now(), cpu_micros());
             let stop = watch::Sender::new(false);
             let (failed, mut failures) = mpsc::unbounded_channel();
             let mut tasks = Vec::new();
@@ -182,7 +218,10 @@ async fn theirs(url: &str, queue: &str, workers: usize) -> Result<f64, String> {
                 }));
             }
             let rate = tokio::select! {
-                () = all.notified() => Ok(JOBS as f64 / start.elapsed().as_secs_f64()),
+                () = all.notified() => Ok(Speed {
+                    rate: APALIS_JOBS as f64 / start.elapsed().as_secs_f64(),
+                    cpu: (cpu_micros() - cpu) / APALIS_JOBS as f64,
+                }),
                 Some(error) = failures.recv() => Err(error),
             };
             stop.send_replace(true);

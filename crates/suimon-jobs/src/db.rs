@@ -134,9 +134,16 @@ impl Db {
         format!("{}_job_lanes", self.tables.prefix)
     }
 
-    /// Text as an expression.
+    /// Text as an expression by which an index can be searched.
     pub(crate) fn text(&self, text: &str) -> String {
-        self.tables.text(text.as_bytes())
+        match self.tables.dialect {
+            // What converts bytes is no constant for its planner. A text with escapes means the same whatever the
+            // settings of the server.
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''")),
+            #[allow(unreachable_patterns, reason = "depends on the kinds that are built in")]
+            _ => self.tables.text(text.as_bytes()),
+        }
     }
 
     pub(crate) fn optional_text(&self, text: Option<&str>) -> String {
