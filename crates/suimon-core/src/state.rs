@@ -74,6 +74,19 @@ impl State {
         }
     }
 
+    /// Gives back so many ticks of the word of one pace or bucket, and counts them
+    /// as given back: settling a reservation gives none of them a second time. The
+    /// states of other policies stay as they are.
+    ///
+    /// For tokens that somebody else keeps account of, and returns unspent.
+    pub fn give_back(&mut self, ticks: u64) {
+        if let [Slot::Word { word, refunded }] = self.slots_mut() {
+            let back = ticks.min(*word);
+            *word = word.saturating_sub(back);
+            *refunded = refunded.wrapping_add(back);
+        }
+    }
+
     pub(crate) fn slots(&self) -> &[Slot] {
         match &self.slots {
             Slots::One(slot) => slice::from_ref(slot),

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn an_answer_lies_in_the_slot_of_its_value_whatever_the_key() {
         let names = Names::new("suimon").unwrap();
-        let id = RequestId::new("7f3a", Duration::from_secs(1));
+        let id = RequestId::new("7f3a", Duration::from_secs(1)).unwrap();
         for key in ["user:1", "{acme}:alice", "a{b}c", "{}", "a}b", "}{", "{}{x}", "{", "", "a{}b}c", "ü{é}"] {
             let value = names.value(key);
             let answer = names.answer(&id, &value);
@@ -140,7 +140,7 @@ mod tests {
     fn no_value_has_the_name_of_an_answer() {
         // A value's name goes on with a colon, an answer's with a dash.
         let names = Names::new("suimon").unwrap();
-        let id = RequestId::new("x", Duration::from_secs(1));
+        let id = RequestId::new("x", Duration::from_secs(1)).unwrap();
         assert!(names.value("-id:{a}:x").starts_with("suimon:"));
         assert!(names.answer(&id, "suimon:a").starts_with("suimon-id:"));
     }

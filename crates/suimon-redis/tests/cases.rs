@@ -234,7 +234,7 @@ fn a_call_without_parts_or_with_a_key_twice_is_refused() {
 fn an_id_of_another_call_is_told_so() {
     let (store, limits) = (store(), limits("bucket 1/year burst 5"));
     let (one, two): (Arc<str>, Arc<str>) = ("{tag}:one".into(), "{tag}:two".into());
-    let id = suimon::store::RequestId::new(fresh_key("id"), Duration::from_secs(9));
+    let id = suimon::store::RequestId::new(fresh_key("id"), Duration::from_secs(9)).unwrap();
     runtime().block_on(async {
         let ask = |parts| Call { id: Some(id.clone()), ..call(parts, Verb::Allow) };
         store.decide(&ask(vec![part(&one, &limits, 1)])).await.unwrap();
@@ -257,7 +257,7 @@ fn a_record_is_kept_as_long_as_its_bookings_reach() {
             tickets.push(ticket);
         }
         let first = tickets.remove(0);
-        let settling = Settling { ticket: first, limits: vec![limits.clone()], actual: vec![Cost::ZERO], at: None };
+        let settling = Settling { ticket: first, limits: vec![limits.clone()], actual: vec![Cost::ZERO], id: None, at: None };
         store.settle(&settling).await.unwrap();
     });
     // Full after forty seconds; the second booking reaches to eighty.

@@ -126,7 +126,7 @@ impl Both {
         }
         let id = step
             .id
-            .map(|id| RequestId::new(format!("{}:{id}:{}", self.keys[0], parts.len()), Duration::from_secs(600)));
+            .map(|id| RequestId::new(format!("{}:{id}:{}", self.keys[0], parts.len()), Duration::from_secs(600)).unwrap());
         let call = Call { parts, verb, id, at };
         let expected = self.records.decide(&call);
         let got = runtime().block_on(self.redis.decide(&call));
@@ -158,7 +158,7 @@ impl Both {
         let Some(index) = self.bookings.len().checked_sub(back + 1) else { return };
         let (mine, theirs, limits) = self.bookings.remove(index);
         let actual = vec![Cost::whole(actual); limits.len()];
-        let settling = |ticket| Settling { ticket, limits: limits.clone(), actual: actual.clone(), at };
+        let settling = |ticket| Settling { ticket, limits: limits.clone(), actual: actual.clone(), id: None, at };
         let expected = self.records.settle(&settling(theirs)).unwrap();
         let got = runtime().block_on(self.redis.settle(&settling(mine))).unwrap();
         assert_eq!(got, expected);

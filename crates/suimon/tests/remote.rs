@@ -159,7 +159,7 @@ fn a_reservation_is_settled_or_stays_charged() {
 fn a_request_with_an_id_is_charged_once() {
     let (store, clock) = store();
     let limiter = remote(&store, "bucket 10/h").build().unwrap();
-    let id = |id: &str| RequestId::new(id, Duration::from_secs(60));
+    let id = |id: &str| RequestId::new(id, Duration::from_secs(60)).unwrap();
     // The answer is lost on its way: whether it was charged is not known.
     store.set(LOSES);
     assert!(block_on(limiter.allow_once(id("a"), 4)).unwrap_err().is_unavailable());
