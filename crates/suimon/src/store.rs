@@ -25,6 +25,7 @@ use std::time::Duration;
 use suimon_core::{Calendar, Carry, Cost, Decision, Gate, Policy, Retry, Settlement, Status, Timestamp};
 
 pub use deciding::{Decided, Record, decide, settle};
+pub use leases::LeaseTicket;
 pub use memory::MemoryStore;
 pub use wire::{settlement_from_bytes, settlement_to_bytes};
 
@@ -276,7 +277,7 @@ impl Ticket {
     /// The tokens of a lease; `None` for a booking.
     #[must_use]
     pub fn leased(&self) -> Option<Cost> {
-        leases::Place::from_bytes(&self.parts.first()?.1).map(|place| place.granted)
+        LeaseTicket::from_bytes(&self.parts.first()?.1).map(|lease| lease.granted)
     }
 }
 

@@ -1,5 +1,4 @@
-//! What the port promises, on the store in memory: bookings that are settled late, changes of
-//! limits, ids.
+//! The store in memory: when it forgets, and ids. What every store promises is in the testkit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,19 +83,6 @@ fn a_late_settlement_gets_nothing_from_a_record_that_came_later() {
     assert_eq!(world.remaining(&limits), 0);
 }
 
-/// The same within a record that stays.
-#[test]
-fn a_late_settlement_gets_nothing_that_has_been_refilled() {
-    let (world, limits) = (World::new(), limits("bucket 1/s burst 100", 0, Carry::Keep));
-    let (first, second) = (world.book(&limits, 40), world.book(&limits, 40));
-    world.settle(&first, &limits, 0);
-    world.clock.advance(Duration::from_secs(39));
-    assert!(world.allows(&limits, 99));
-    world.settle(&second, &limits, 0);
-    // What is still unpaid of its stretch: one second.
-    assert_eq!(world.remaining(&limits), 1);
-}
-
 /// Tokens on lease that nobody gives back are void when it ends, and refill from then on.
 #[test]
 fn a_record_is_kept_until_its_leases_have_refilled() {
@@ -109,70 +95,6 @@ fn a_record_is_kept_until_its_leases_have_refilled() {
     assert_eq!(world.remaining(&limits), 30);
     world.clock.advance(Duration::from_secs(10));
     assert_eq!(world.remaining(&limits), 40);
-}
-
-#[test]
-fn a_higher_version_of_the_same_limits_resets_if_it_is_to() {
-    for (carry, left) in [(Carry::Reset, 10), (Carry::Keep, 3), (Carry::Balance, 3), (Carry::Scale, 3)] {
-        let world = World::new();
-        let (old, new) = (limits("bucket 1/day burst 10", 1, carry), limits("bucket 1/day burst 10", 2, carry));
-        assert!(world.allows(&old, 7));
-        assert_eq!(world.remaining(&new), left, "{carry:?}");
-        world.ask(&call("key", &new, 0, Verb::Adopt));
-        // Once, and for those who come with the older version too.
-        assert_eq!((world.remaining(&old), world.remaining(&new)), (left, left));
-        assert!(world.allows(&old, 2) && world.allows(&new, 1));
-        assert_eq!(world.remaining(&new), left - 3);
-    }
-}
-
-/// Two processes with other limits of one version go back and forth: neither is a change.
-#[test]
-fn other_limits_of_one_version_never_reset_each_other() {
-    let world = World::new();
-    let (small, large) =
-        (limits("bucket 1/day burst 10", 1, Carry::Reset), limits("bucket 1/day burst 20", 1, Carry::Reset));
-    assert!(world.allows(&small, 10));
-    assert!(world.allows(&large, 10));
-    assert!(!world.allows(&small, 1) && !world.allows(&large, 1));
-}
-
-/// During a roll-out: booked by a process of the old version under the new limits, which govern.
-#[test]
-fn what_was_booked_under_the_limits_in_force_is_given_back_whoever_settles() {
-    let world = World::new();
-    let (old, new) = (limits("bucket 1/day burst 10", 1, Carry::Keep), limits("bucket 1/day burst 20", 2, Carry::Keep));
-    assert!(world.allows(&new, 1));
-    let ticket = world.book(&old, 6);
-    assert_eq!(world.remaining(&old), 13);
-    assert_eq!(world.settle(&ticket, &old, 2), Settlement::Refunded(Cost::whole(4)));
-    assert_eq!(world.remaining(&new), 17);
-    // Also where the version is another one and the limits are the same.
-    let same = limits("bucket 1/day burst 20", 3, Carry::Keep);
-    let ticket = world.book(&new, 6);
-    world.ask(&call("key", &same, 0, Verb::Adopt));
-    world.settle(&ticket, &new, 0);
-    assert_eq!(world.remaining(&same), 17);
-}
-
-/// What was booked before a change is not: what was given back until then is not known
-/// any more, also when the limits come back.
-#[test]
-fn what_was_booked_before_a_change_is_not_given_back() {
-    for newer in [2, 1] {
-        let world = World::new();
-        let (old, new) =
-            (limits("bucket 1/day burst 10", 1, Carry::Keep), limits("bucket 1/day burst 20", newer, Carry::Keep));
-        let ticket = world.book(&old, 6);
-        world.ask(&call("key", &new, 0, Verb::Adopt));
-        world.ask(&call("key", &old, 0, Verb::Adopt));
-        let before = world.remaining(&new);
-        assert_eq!(world.settle(&ticket, &old, 2), Settlement::Refunded(Cost::whole(4)));
-        assert_eq!(world.remaining(&new), before);
-        // What went beyond an estimate has been spent.
-        assert_eq!(world.settle(&ticket, &old, 7), Settlement::Charged(Cost::ONE));
-        assert_eq!(world.remaining(&new), before - 1);
-    }
 }
 
 #[test]
@@ -217,17 +139,6 @@ fn an_id_is_checked_when_it_is_made() {
         let text = error.to_string();
         assert!(error.is_invalid_id() && text.contains(asked) && text.contains("604800s"), "{text}");
     }
-}
-
-#[test]
-fn an_id_belongs_to_the_first_key_of_its_call() {
-    let (world, limits) = (World::new(), limits("bucket 1/day burst 10", 0, Carry::Keep));
-    let both = |first: &str, second: &str| {
-        let part = |key: &str| Part { key: key.into(), limits: limits.clone(), cost: Cost::ONE };
-        world.ask(&Call { parts: vec![part(first), part(second)], verb: Verb::Allow, id: id("one"), at: None })
-    };
-    assert!(!both("a", "b").replayed && both("a", "c").replayed && !both("b", "a").replayed);
-    assert_eq!(both("b", "c").outcome.decision().status().remaining(), 8);
 }
 
 /// A time of the test's own says nothing about how long a record is kept.

@@ -7,7 +7,7 @@ use suimon_core::{
 };
 
 use super::kept::{Kept, read_ticket, ticket};
-use super::leases::Place;
+use super::leases::LeaseTicket;
 use super::{Call, Limits, Outcome, Part, Reply, Settling, Ticket, Verb};
 use crate::Error;
 
@@ -179,7 +179,9 @@ fn lease(
 ) -> Result<Decided, Error> {
     let ([part], [key]) = (&*call.parts, &mut *governed) else { return Err(Error::no_lease()) };
     let gate = key.newer.as_ref().unwrap_or(&part.limits.gate);
-    if !matches!(gate.policy().limits(), [Limit::Bucket(_)]) {
+    // Those of the caller too: what governs is not known before the store is asked.
+    let is_bucket = |gate: &Gate| matches!(gate.policy().limits(), [Limit::Bucket(_)]);
+    if !is_bucket(&part.limits.gate) || !is_bucket(gate) {
         return Err(Error::no_lease());
     }
     let reply = |outcome| Reply { outcome, now, replayed: false };
@@ -192,7 +194,7 @@ fn lease(
     let decision = gate.allow(&mut key.kept.state, now, granted)?;
     let expires = now.saturating_add(lifetime);
     let id = key.kept.leases.add(expires, granted);
-    let place = Place { id, expires, granted }.to_bytes();
+    let place = LeaseTicket { id, expires, granted }.to_bytes();
     let ticket = Ticket { wait: Duration::ZERO, parts: vec![(part.key.clone(), place)] };
     let outcome = Outcome::Booked(*decision.status(), ticket);
     Ok(Decided { reply: reply(outcome), records: write(call, governed, now)? })
@@ -285,7 +287,7 @@ pub fn settle(
         let now = now.max(governed.seen);
         let gate = governed.newer.as_ref().unwrap_or(&limits.gate);
         let kept = &mut governed.kept;
-        let (settlement, changes) = if let Some(place) = Place::from_bytes(bytes) {
+        let (settlement, changes) = if let Some(place) = LeaseTicket::from_bytes(bytes) {
             let back = place.granted.saturating_sub(*actual);
             let returned = kept.leases.give_back(gate, &mut kept.state, now, place, back);
             (Settlement::Refunded(back), returned)

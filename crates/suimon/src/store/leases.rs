@@ -32,12 +32,15 @@ struct Lease {
     tokens: Cost,
 }
 
-/// What the borrower keeps of a lease.
+/// What the borrower keeps of a lease: the bytes of its [`Ticket`](super::Ticket), for stores that lend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) id: u64,
-    pub(super) expires: Timestamp,
-    pub(super) granted: Cost,
+pub struct LeaseTicket {
+    /// A number that no other lease of the key has that ends at the same instant.
+    pub id: u64,
+    /// When it ends, by the store's time.
+    pub expires: Timestamp,
+    /// The tokens that were lent.
+    pub granted: Cost,
 }
 
 /// The first byte of the place of a lease; a booking begins with another.
@@ -54,10 +57,10 @@ impl Leases {
         }
         let ended = self.out.iter().take_while(|lease| lease.expires <= now).count();
         for lease in self.out.drain(..ended) {
-            self.floor = self.floor.max(gcra.ticks().at(lease.expires).saturating_add(total));
+            let least = gcra.ticks().at(lease.expires).saturating_add(total);
+            (word, self.floor) = (word.max(least), self.floor.max(least));
             total = total.saturating_sub(ticks(gcra, lease.tokens));
         }
-        word = word.max(self.floor);
         if total > 0 {
             word = word.max(gcra.ticks().at(now).saturating_add(total));
         }
@@ -102,21 +105,19 @@ impl Leases {
         gate: &Gate,
         state: &mut State,
         now: Timestamp,
-        place: Place,
+        place: LeaseTicket,
         back: Cost,
     ) -> bool {
         // A record that was removed meanwhile counts its leases anew.
         let same = |lease: &Lease| lease.id == place.id && lease.expires == place.expires;
-        let Some(at) = self.out.iter().position(same) else { return false };
-        let tokens = self.out[at].tokens;
-        if let Some(gcra) = gate.gcra() {
-            // Rounded up when it was charged: what goes back is rounded down.
-            let back = ticks(gcra, tokens).saturating_sub(ticks(gcra, tokens.saturating_sub(back)));
-            state.give_back(back);
-            let out = gcra.ticks().at(now).saturating_add(self.total(gcra));
-            self.floor = self.floor.max(out.saturating_sub(back));
-        }
-        self.out.remove(at);
+        // Under limits that do not lend it is left to end by itself.
+        let (Some(at), Some(gcra)) = (self.out.iter().position(same), gate.gcra()) else { return false };
+        let out = gcra.ticks().at(now).saturating_add(self.total(gcra));
+        let tokens = self.out.remove(at).tokens;
+        // Rounded up when it was charged: what goes back is rounded down.
+        let back = ticks(gcra, tokens).saturating_sub(ticks(gcra, tokens.saturating_sub(back)));
+        state.give_back(back);
+        self.floor = self.floor.max(out.saturating_sub(back));
         true
     }
 
@@ -153,8 +154,10 @@ fn ticks(gcra: &Gcra, cost: Cost) -> u64 {
     gcra.ticks().of_cost(cost).unwrap_or(u64::MAX)
 }
 
-impl Place {
-    pub(super) fn to_bytes(self) -> Vec<u8> {
+impl LeaseTicket {
+    /// As the bytes of a ticket.
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![MARK];
         for number in [self.id, self.expires.as_nanos()] {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -163,13 +166,16 @@ impl Place {
         bytes
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Place> {
+    /// The inverse; `None` where the bytes are none of a lease.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<LeaseTicket> {
         let (&mark, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
         if mark != MARK {
             return None;
         }
         let (id, expires) = (number(rest)?, Timestamp::from_nanos(number(rest)?));
-        Some(Place { id, expires, granted: tokens(rest)? })
+        let granted = tokens(rest)?;
+        rest.is_empty().then_some(LeaseTicket { id, expires, granted })
     }
 }

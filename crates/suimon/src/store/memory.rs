@@ -42,8 +42,15 @@ struct Stored {
 
 /// The id of a request, and the first key of it.
 type Asked = (Arc<str>, Arc<str>);
-/// When the record of an answer expires, and the answer.
-type Answered = (Timestamp, Vec<u8>);
+
+/// A recorded answer.
+#[derive(Debug)]
+struct Answered {
+    /// When it expires by the time of its call, and when it may go by the clock.
+    expires: Timestamp,
+    removable: Timestamp,
+    bytes: Vec<u8>,
+}
 
 impl MemoryStore {
     /// An empty store on the machine's clock.
@@ -96,17 +103,24 @@ impl Stored {
         let len = |stored: &Stored| stored.records.len() + stored.answers.len() + stored.settlements.len();
         if len(self) > self.next_clean_up {
             self.records.retain(|_, record| record.fresh_at > now);
-            self.answers.retain(|_, (expires, _)| *expires > now);
-            self.settlements.retain(|_, (expires, _)| *expires > now);
+            self.answers.retain(|_, answered| answered.removable > now);
+            self.settlements.retain(|_, answered| answered.removable > now);
             self.next_clean_up = 2 * len(self) + 64;
         }
     }
 }
 
+impl Answered {
+    fn new(id: &RequestId, now: Timestamp, clock: Timestamp, bytes: Vec<u8>) -> Answered {
+        let [expires, removable] = [now, clock].map(|time| time.saturating_add(id.lifetime()));
+        Answered { expires, removable, bytes }
+    }
+}
+
 /// The recorded answer, if it has not expired.
 fn recorded<'a>(answers: &'a HashMap<Asked, Answered>, asked: Option<&Asked>, now: Timestamp) -> Option<&'a [u8]> {
-    let (expires, answer) = answers.get(asked?)?;
-    (*expires > now).then_some(answer)
+    let answered = answers.get(asked?)?;
+    (answered.expires > now).then_some(&answered.bytes)
 }
 
 fn asked(id: Option<&RequestId>, key: Option<&Arc<str>>) -> Option<Asked> {
@@ -126,8 +140,7 @@ impl Store for MemoryStore {
             }
             let decided = decide(call, &stored.records(keys()), now, &*default_calendar())?;
             if let (Some(id), Some(request)) = (id, &call.id) {
-                let expires = now.saturating_add(request.lifetime());
-                stored.answers.insert(id, (expires, decided.reply.to_bytes()));
+                stored.answers.insert(id, Answered::new(request, now, clock, decided.reply.to_bytes()));
             }
             stored.write(keys(), decided.records, call.at, clock);
             Ok(decided.reply)
@@ -146,8 +159,7 @@ impl Store for MemoryStore {
             }
             let (settlement, records) = settle(settling, &stored.records(keys()), now, &*default_calendar())?;
             if let (Some(id), Some(request)) = (id, &settling.id) {
-                let expires = now.saturating_add(request.lifetime());
-                stored.settlements.insert(id, (expires, settlement_to_bytes(settlement)));
+                stored.settlements.insert(id, Answered::new(request, now, clock, settlement_to_bytes(settlement)));
             }
             stored.write(keys(), records, settling.at, clock);
             Ok::<_, Error>(settlement)
