@@ -291,7 +291,7 @@ pub(crate) fn keys<'a>(keys: impl Iterator<Item = &'a Arc<str>>) -> Result<Vec<(
     keys.sort_by(|(_, one), (_, other)| one.cmp(other));
     match keys.windows(2).find(|pair| pair[0].1 == pair[1].1) {
         None => Ok(keys),
-        Some(pair) => Err(Error::unavailable(format!(
+        Some(pair) => Err(Error::unsupported(format!(
             "the parts {} and {} of a call have the same key: one part with the sum of their costs says what is meant",
             pair[0].0, pair[1].0
         ))),
