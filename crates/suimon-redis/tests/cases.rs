@@ -307,6 +307,26 @@ fn a_key_outlives_its_leases() {
     assert!(left > 0 && left <= 3002, "{left}");
 }
 
+/// Also where the time is a test's own, which adds ten minutes; and under limits that do not lend.
+#[test]
+fn a_key_outlives_its_leases_whatever_writes_it() {
+    let (store, limits) = (store(), limits("bucket 1/s burst 40"));
+    let verb = Verb::Lease { lifetime: Duration::from_secs(20), least: Cost::whole(10) };
+    let ask = |call: Call| runtime().block_on(store.decide(&call)).unwrap();
+    let key = fresh_key("leased at");
+    for verb in [verb, Verb::Allow] {
+        ask(Call { at: Some(at(0)), ..call(vec![part(&key, &limits, 10)], verb) });
+        let left = expires_in(&key);
+        assert!(left > 629_000 && left <= 630_001, "{left}");
+    }
+    let key = fresh_key("leased before");
+    ask(call(vec![part(&key, &limits, 10)], verb));
+    let windows = support::limits_in("window 20/1s", 1, suimon::Carry::Reset);
+    ask(call(vec![part(&key, &windows, 0)], Verb::Adopt));
+    let left = expires_in(&key);
+    assert!(left > 18_000 && left <= 21_002, "{left}");
+}
+
 /// Also beside leases a plain call is one script and one round trip; a lease and its return are.
 #[test]
 fn a_lease_is_one_round_trip_and_so_is_a_call_beside_it() {

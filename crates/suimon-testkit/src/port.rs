@@ -4,16 +4,18 @@
 //! One line mounts all of it, a test for each promise:
 //!
 //! ```
-//! use std::sync::Arc;
+//! use std::sync::{Arc, OnceLock};
+//!
 //! use suimon::store::MemoryStore;
 //! use suimon_testkit::port::World;
-//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-//! # let runtime = Box::leak(Box::new(runtime));
-//! # fn runtime_of_the_tests() -> tokio::runtime::Handle { unimplemented!() }
+//! use tokio::runtime::{Builder, Handle, Runtime};
 //!
-//! suimon_testkit::promises!(memory, World::new(Arc::new(MemoryStore::new()), runtime_of_the_tests()));
-//! # suimon_testkit::port::leases::what_is_given_back_counts_again_and_only_once(&mut World::new(
-//! #     Arc::new(MemoryStore::new()), runtime.handle().clone()));
+//! fn handle() -> Handle {
+//!     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+//!     RUNTIME.get_or_init(|| Builder::new_current_thread().build().unwrap()).handle().clone()
+//! }
+//!
+//! suimon_testkit::promises!(memory, World::new(Arc::new(MemoryStore::new()), handle()));
 //! ```
 
 pub mod bookings;
@@ -130,6 +132,7 @@ macro_rules! promises {
                 the_bound_holds_over_every_interval idling_does_not_give_tokens_twice
                 what_is_given_back_counts_again_and_only_once what_is_given_back_counts_again_beside_other_leases
                 what_a_lease_gives_back_is_given_to_no_booking_again a_booking_does_not_hide_what_a_lease_has_spent
+                a_booking_does_not_hide_what_a_lease_may_spend leases_end_in_their_order
                 a_chunk_is_a_quarter_of_what_there_is a_lease_is_of_one_bucket a_lease_with_an_id_is_lent_once
                 leases_stay_out_when_limits_change huge_and_tiny_amounts_are_lent_exactly);
             $crate::promises!(@ $world, bookings:

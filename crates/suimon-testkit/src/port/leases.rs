@@ -206,6 +206,9 @@ pub fn what_is_given_back_counts_again_beside_other_leases(world: &mut World) {
     assert_eq!(world.remaining(&limits), BURST - 15);
     world.settle(&first, &limits, 2);
     assert_eq!(world.remaining(&limits), BURST - 12);
+    // Of two that are alike each is known.
+    world.settle(&first, &limits, 0);
+    assert_eq!(world.remaining(&limits), BURST - 12);
     world.settle(&second, &limits, 0);
     assert_eq!(world.remaining(&limits), BURST - 7);
     world.pass(Duration::from_secs(1));
@@ -236,6 +239,36 @@ pub fn a_booking_does_not_hide_what_a_lease_has_spent(world: &mut World) {
     world.settle(&lease, &limits, 8);
     world.settle(&place, &limits, 0);
     assert_eq!(world.remaining(&limits), BURST - 8);
+}
+
+/// Nor what one that is out may spend, or one that has ended may have spent just before.
+pub fn a_booking_does_not_hide_what_a_lease_may_spend(world: &mut World) {
+    let limits = bucket();
+    for (estimate, idle) in [(11, Duration::from_millis(700)), (25, LIFETIME)] {
+        let mut world = world.anew();
+        must_lease(&world, &limits, 10);
+        let place = world.reserve(&limits, estimate);
+        world.pass(idle);
+        assert!(world.allows(&limits, 9));
+        world.settle(&place, &limits, 0);
+        assert_eq!(world.remaining(&limits), BURST - 10 - 9, "{estimate}");
+    }
+}
+
+/// Whichever was taken first.
+pub fn leases_end_in_their_order(world: &mut World) {
+    let limits = bucket();
+    for lifetimes in [[4, 1], [1, 4]] {
+        let mut world = world.anew();
+        for seconds in lifetimes {
+            let verb = Verb::Lease { lifetime: Duration::from_secs(seconds), least: Cost::whole(10) };
+            assert!(world.book(&limits, 10, verb).is_some());
+        }
+        for left in [20, 20, 30, 30, 30, 40] {
+            assert_eq!(world.remaining(&limits), left);
+            world.pass(Duration::from_secs(1));
+        }
+    }
 }
 
 /// So that others get some too; all that is wanted if that is less, the least if it is more.
