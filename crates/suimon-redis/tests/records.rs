@@ -89,6 +89,11 @@ impl Records {
     }
 }
 
+/// Half tokens, which all of the rates count without rounding.
+fn halves(number: u64) -> Cost {
+    Cost::new(number / 2, u32::try_from(number % 2).unwrap() * 500_000_000).unwrap()
+}
+
 /// A booking in both: the tickets, and the limits it was made under.
 type Bookings = Vec<(Ticket, Ticket, Vec<Arc<Limits>>)>;
 
@@ -115,7 +120,7 @@ impl Both {
             7 => Verb::Adopt,
             _ => Verb::Lease {
                 lifetime: Duration::from_millis(step.within.unwrap_or(1000)),
-                least: Cost::whole(u64::from(step.verb) - 8),
+                least: halves(u64::from(step.verb) - 8),
             },
         };
         let is_lease = step.verb >= 8;
@@ -123,8 +128,8 @@ impl Both {
         for (of, asked) in [Some(step.first), step.second.filter(|_| !is_lease)].into_iter().enumerate() {
             let Some((version, cost)) = asked else { continue };
             let limits = self.versions[of][version].clone();
-            let cost = if is_lease { 3 * cost } else { cost };
-            parts.push(Part { key: self.keys[of].clone(), limits, cost: Cost::whole(cost) });
+            let cost = if is_lease { halves(7 * cost) } else { Cost::whole(cost) };
+            parts.push(Part { key: self.keys[of].clone(), limits, cost });
         }
         // Redis looks at the arguments first, also where it has been answered already.
         let lends = matches!(parts[0].limits.gate().policy().limits(), [Limit::Bucket(_)]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use suimon_core::{
-    Booking, Calendar, Carry, Cost, Decision, Gate, Limit, Policy, Retry, Settlement, Status, Timestamp,
+    Booking, Calendar, Carry, Cost, Decision, Gate, Limit, Policy, Retry, Settlement, State, Status, Timestamp,
 };
 
 use super::kept::{Kept, read_ticket, ticket};
@@ -52,11 +52,18 @@ impl Governed {
     /// What is to be written when the state has changed.
     fn record(&self, limits: &Limits, now: Timestamp) -> Result<Record, Error> {
         let gate = self.gate(limits);
-        // What is out may be spent until it ends: until then nothing refills in its place.
-        let Kept { mut leases, mut state, .. } = self.kept.clone();
-        let end = leases.end();
-        leases.settle(gate, &mut state, end);
-        let fresh_after = gate.statuses(&state, now)?.iter().map(Status::reset_after).max().unwrap_or_default();
+        let fresh_after = |state: &State| -> Result<Duration, Error> {
+            Ok(gate.statuses(state, now)?.iter().map(Status::reset_after).max().unwrap_or_default())
+        };
+        let end = self.kept.leases.end();
+        let fresh_after = if end > now {
+            // What is out may be spent until it ends: only then it refills.
+            let Kept { mut leases, mut state, .. } = self.kept.clone();
+            leases.settle(gate, &mut state, end);
+            fresh_after(&state)?
+        } else {
+            fresh_after(&self.kept.state)?
+        };
         Ok(Record {
             version: self.version,
             policy: gate.policy().to_string(),
