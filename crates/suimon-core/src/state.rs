@@ -74,6 +74,31 @@ impl State {
         }
     }
 
+    /// Gives back so many ticks of the word of one pace or bucket, and counts them
+    /// as given back: settling a reservation gives none of them a second time. The
+    /// states of other policies stay as they are.
+    ///
+    /// For tokens that somebody else keeps account of, and returns unspent.
+    ///
+    /// ```
+    /// use suimon_core::{Cost, Gate, Policy, Timestamp};
+    ///
+    /// let gate = Gate::new("bucket 10/s".parse::<Policy>()?)?;
+    /// let (mut state, now) = (gate.fresh(), Timestamp::from_secs(1));
+    /// gate.allow(&mut state, now, Cost::whole(4))?;
+    /// let ticks = gate.gcra().and_then(|gcra| gcra.ticks().of_cost(Cost::whole(3)));
+    /// state.give_back(ticks.unwrap_or(0));
+    /// assert_eq!(gate.status(&state, now)?.remaining(), 9);
+    /// # Ok::<(), suimon_core::Error>(())
+    /// ```
+    pub fn give_back(&mut self, ticks: u64) {
+        if let [Slot::Word { word, refunded }] = self.slots_mut() {
+            let back = ticks.min(*word);
+            *word = word.saturating_sub(back);
+            *refunded = refunded.wrapping_add(back);
+        }
+    }
+
     pub(crate) fn slots(&self) -> &[Slot] {
         match &self.slots {
             Slots::One(slot) => slice::from_ref(slot),

@@ -448,7 +448,7 @@ impl Limited {
 
     fn settle(&mut self, limits: &Arc<Limits>, place: Vec<u8>, actual: Cost, now: i64, calendar: &dyn Calendar) {
         let ticket = Ticket { wait: Duration::ZERO, parts: vec![("".into(), place)] };
-        let settling = Settling { ticket, limits: vec![limits.clone()], actual: vec![actual], at: None };
+        let settling = Settling { ticket, limits: vec![limits.clone()], actual: vec![actual], id: None, at: None };
         if let Ok((_, records)) = settle(&settling, slice::from_ref(&self.record), timestamp(now), calendar)
             && let Some(Some(record)) = records.into_iter().next()
         {

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
+use suimon::store::LeaseTicket;
 use suimon::{Retry, Status, Timestamp};
 
-use crate::plan::{Booked, Gcra, Plan, Rule};
+use crate::asking::Does;
+use crate::booked::{Booked, Mark};
+use crate::plan::{Gcra, Plan, Rule};
 use crate::record::Doubles;
 use crate::units::{billionths, from_billionths, from_cost_pair, from_nanos_pair};
 
 /// What a script tells of one limit.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
-    Gcra {
-        arrival: u128,
-        back: u128,
-    },
+    Gcra(Mark),
     Window {
         /// The last entry, and the last that costs anything.
         last: Option<u64>,
@@ -39,6 +39,10 @@ pub(crate) struct Answer {
     pub(crate) start: u64,
     /// For each part, each limit of it.
     pub(crate) told: Vec<Vec<Told>>,
+    /// Of a booking, the epoch of each part.
+    pub(crate) epochs: Vec<u64>,
+    /// What was lent.
+    pub(crate) lease: Option<LeaseTicket>,
 }
 
 impl Answer {
@@ -50,24 +54,38 @@ impl Answer {
         };
         let mut doubles = Doubles(bytes);
         let now = from_nanos_pair(doubles.pair()?);
-        let arrival = gcra.units.of_pair(doubles.pair()?);
-        // Left out where it is nothing.
-        let back = doubles.pair().map_or(0, |back| gcra.units.of_pair(back));
-        // Before it was charged, and less what it may run ahead.
-        let start = charged.map_or(0, |ahead| gcra.units.nanos_up(arrival.saturating_sub(ahead)));
-        let told = vec![vec![Told::Gcra { arrival, back }]];
-        doubles.0.is_empty().then_some(Answer { passes, now, start: start.max(now), told })
+        let mut mark = Mark { arrival: gcra.units.of_pair(doubles.pair()?), back: 0 };
+        let (mut start, mut epochs) = (0, Vec::new());
+        if let (Some(ahead), true) = (charged, passes) {
+            // Before it was charged, and less what it may run ahead.
+            start = gcra.units.nanos_up(mark.arrival.saturating_sub(ahead));
+            mark.back = gcra.units.of_pair(doubles.pair()?);
+            epochs.push(doubles.next()? as u64);
+        }
+        let told = vec![vec![Told::Gcra(mark)]];
+        let answer = Answer { passes, now, start: start.max(now), told, epochs, lease: None };
+        doubles.0.is_empty().then_some(answer)
     }
 
     /// What `decide.lua` tells.
-    pub(crate) fn of_many<'a>(bytes: &[u8], plans: impl Iterator<Item = &'a Plan>) -> Option<Answer> {
+    pub(crate) fn of_many<'a>(bytes: &[u8], does: Does, plans: impl Iterator<Item = &'a Plan>) -> Option<Answer> {
         let (passes, mut doubles) = head(bytes)?;
         let (now, start) = (from_nanos_pair(doubles.pair()?), from_nanos_pair(doubles.pair()?));
         let mut told = Vec::new();
         for plan in plans {
             told.push(plan.rules.iter().map(|rule| rule.told(&mut doubles)).collect::<Option<Vec<_>>>()?);
         }
-        doubles.0.is_empty().then_some(Answer { passes, now, start, told })
+        let (mut epochs, mut lease) = (Vec::new(), None);
+        if does == Does::Reserve {
+            for _ in &told {
+                epochs.push(doubles.next()? as u64);
+            }
+        } else if does == Does::Lease && passes {
+            let (id, expires) = (doubles.next()? as u64, from_nanos_pair(doubles.pair()?));
+            let granted = from_billionths(from_cost_pair(doubles.pair()?));
+            lease = Some(LeaseTicket { id, expires: Timestamp::from_nanos(expires), granted });
+        }
+        doubles.0.is_empty().then_some(Answer { passes, now, start, told, epochs, lease })
     }
 
     /// The tightest limit of the tightest part.
@@ -120,10 +138,11 @@ impl Answer {
     /// The place of a part, by which it is settled.
     pub(crate) fn booked(&self, part: usize, plan: &Plan, estimate: suimon::Cost) -> Booked {
         let marks = self.told.get(part).into_iter().flatten().map(|told| match told {
-            Told::Gcra { arrival, back } => arrival + back,
-            _ => 0,
+            Told::Gcra(mark) => *mark,
+            _ => Mark::default(),
         });
-        Booked { tag: plan.tag.clone(), start: self.start, estimate, marks: marks.collect() }
+        let epoch = self.epochs.get(part).copied().unwrap_or_default();
+        Booked { tag: plan.tag.clone(), epoch, start: self.start, estimate, marks: marks.collect() }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -149,7 +168,7 @@ impl Rule {
         let optional = |pair: [f64; 2]| (pair[0] >= 0.0).then(|| from_nanos_pair(pair));
         Some(match self {
             Rule::Gcra(Gcra { units, .. }) => {
-                Told::Gcra { arrival: units.of_pair(doubles.pair()?), back: units.of_pair(doubles.pair()?) }
+                Told::Gcra(Mark { arrival: units.of_pair(doubles.pair()?), back: units.of_pair(doubles.pair()?) })
             }
             Rule::Window { .. } => Told::Window {
                 last: optional(doubles.pair()?),
@@ -168,7 +187,7 @@ impl Rule {
 
     fn status(&self, told: &Told, now: u64) -> Status {
         match (self, told) {
-            (Rule::Gcra(gcra), Told::Gcra { arrival, .. }) => gcra.status(*arrival, now),
+            (Rule::Gcra(gcra), Told::Gcra(mark)) => gcra.status(mark.arrival, now),
             (Rule::Window { limit, period }, Told::Window { last, last_counting, used, .. }) => {
                 let from = last.map_or(now, |last| last.max(now));
                 // Whoever comes before a reservation has to wait for it.
@@ -192,9 +211,7 @@ impl Rule {
         let at = match (self, told) {
             (Rule::Block, _) => return None,
             _ if cost.is_zero() => now,
-            (Rule::Gcra(gcra), Told::Gcra { arrival, .. }) => {
-                gcra.units.nanos_up(arrival.saturating_sub(gcra.spare(cost)))
-            }
+            (Rule::Gcra(gcra), Told::Gcra(mark)) => gcra.units.nanos_up(mark.arrival.saturating_sub(gcra.spare(cost))),
             (Rule::Window { .. }, Told::Window { ready, .. }) => *ready,
             (Rule::Fixed { limit, .. }, Told::Fixed { start, end, used }) => {
                 let fits = used.saturating_add(billionths(cost)) <= billionths(*limit);

@@ -1,34 +1,35 @@
-//! One call, from its arguments to its answer.
+//! One call on its way: what the scripts are told, and asked again under the limits that govern.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use suimon::store::{Call, Limits, Outcome, Reply, Settling, Ticket, Verb};
-use suimon::{Cost, Settlement, Timestamp};
+use suimon::store::{LeaseTicket, Limits};
+use suimon::{Carry, Cost, Timestamp};
 use tokio::time::Instant;
 
 use crate::answer::Answer;
+use crate::booked::Booked;
 use crate::carry::carry;
 use crate::error::{self, Error};
-use crate::keys::{check_parts, check_slots};
-use crate::plan::{Ask, Booked, Plan, nanos};
+use crate::plan::{Ask, Plan, nanos};
 use crate::record::{Body, Doubles, Tag, put};
 use crate::store::Shared;
 use crate::units::{from_nanos_pair, nanos_pair};
 
 /// What a script is to do; the numbers of `decide.lua`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
+pub(crate) enum Does {
     Peek = 0,
     Allow = 1,
     Reserve = 2,
     Adopt = 3,
     Settle = 4,
+    Lease = 5,
 }
 
 impl Does {
-    const ALL: [Does; 5] = [Does::Peek, Does::Allow, Does::Reserve, Does::Adopt, Does::Settle];
+    const ALL: [Does; 6] = [Does::Peek, Does::Allow, Does::Reserve, Does::Adopt, Does::Settle, Does::Lease];
 }
 
 /// How often a call is asked anew because others have changed the limits of its keys, or
@@ -36,140 +37,77 @@ impl Does {
 const MOST_TRIES: usize = 8;
 
 /// A key of a call.
-struct Asked<'a> {
-    limits: &'a Arc<Limits>,
+pub(crate) struct Asked<'a> {
+    pub(crate) limits: &'a Arc<Limits>,
     /// Under which it is decided: those of the call, or newer ones.
-    plan: Arc<Plan>,
-    cost: Cost,
-    /// What it gives back instead of being charged.
-    gives_back: Option<(Booked, Cost)>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) cost: Cost,
+    pub(crate) want: Want,
     /// The value that stands there under older limits, and what it is under these.
     carried: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+/// What is to be done with a key.
+#[derive(Debug)]
+pub(crate) enum Want {
+    /// It is charged with the cost, if all pass.
+    Charge,
+    /// At least the cost is lent.
+    Lend { most: Cost, lifetime: Duration },
+    /// It gets back what a booking has not spent.
+    GiveBack { booked: Booked, spent: Cost },
+    /// It gets back what a lease has not spent.
+    TakeBack { lease: LeaseTicket, spent: Cost },
+    /// Nothing: its limits have changed since the booking.
+    Leave,
+}
+
 /// A call on its way.
-struct Asking<'a> {
+pub(crate) struct Asking<'a> {
     store: &'a Shared,
-    does: Does,
-    max_wait: Option<Duration>,
-    at: Option<Timestamp>,
-    parts: Vec<Asked<'a>>,
+    pub(crate) does: Does,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) at: Option<Timestamp>,
+    pub(crate) parts: Vec<Asked<'a>>,
     /// The names of the values, and then of the recorded answer, if there is to be one.
-    names: Vec<String>,
-    lifetime: Duration,
+    pub(crate) names: Vec<String>,
+    pub(crate) lifetime: Duration,
+    /// What is recorded beside the answer, if it is another than what is asked.
+    pub(crate) memo: Option<Vec<u8>>,
     around: Timestamp,
     deadline: Instant,
 }
 
-impl Shared {
-    pub(crate) async fn decide_call(&self, call: &Call) -> Result<Reply, Error> {
-        check_parts(call)?;
-        let (does, max_wait) = match call.verb {
-            Verb::Peek => (Does::Peek, Some(Duration::ZERO)),
-            Verb::Allow => (Does::Allow, Some(Duration::ZERO)),
-            Verb::Reserve { max_wait } => (Does::Reserve, max_wait),
-            Verb::Adopt => (Does::Adopt, Some(Duration::ZERO)),
-            Verb::Lease { .. } => return Err(Error::no_lease()),
-        };
-        let mut parts = Vec::with_capacity(call.parts.len());
-        for part in &call.parts {
-            let plan = self.plans.of(&part.limits, &*self.calendar)?;
-            plan.check(part.cost)?;
-            let cost = if does == Does::Adopt { Cost::ZERO } else { part.cost };
-            parts.push(Asked { limits: &part.limits, plan, cost, gives_back: None, carried: None });
-        }
-        let mut names: Vec<_> = call.parts.iter().map(|part| self.names.value(&part.key)).collect();
-        self.check_slots(&names)?;
-        let mut lifetime = Duration::ZERO;
-        if let (Some(id), Some(first)) = (&call.id, names.first()) {
-            lifetime = id.lifetime();
-            names.push(self.names.answer(id, first));
-        }
-        let mut asking = Asking::new(self, does, max_wait, call.at, parts, names, lifetime);
-        let (answer, replayed) = asking.ask().await?;
-        let outcome = asking.outcome(call, &answer);
-        Ok(Reply { outcome, now: answer.now(), replayed })
-    }
+/// What comes of a call.
+pub(crate) enum Heard {
+    Answer(Answer),
+    /// What was recorded of an earlier call of the same id.
+    Recorded(Vec<u8>),
+}
 
-    pub(crate) async fn settle_booking(&self, settling: &Settling) -> Result<Settlement, Error> {
-        let (mut parts, mut names) = (Vec::new(), Vec::new());
-        let mut first = None;
-        let of_parts = settling.ticket.parts.iter().zip(&settling.limits).zip(&settling.actual);
-        for (((key, bytes), limits), &actual) in of_parts {
-            let booked = Booked::from_bytes(bytes).ok_or_else(|| {
-                Error::unavailable("the ticket of a booking cannot be read: it is none of this store, or cut")
-            })?;
-            let estimate = booked.estimate;
-            let (excess, less) = (actual.saturating_sub(estimate), estimate.saturating_sub(actual));
-            let settlement = match (excess.is_zero(), less.is_zero()) {
-                (true, true) => Settlement::Even,
-                (true, false) => Settlement::Refunded(less),
-                _ => Settlement::Charged(excess),
-            };
-            first.get_or_insert(settlement);
-            if settlement == Settlement::Even {
-                continue;
-            }
-            let own = self.plans.of(limits, &*self.calendar)?;
-            let asked = if excess.is_zero() {
-                let plan = self.plan_of(&booked.tag, &own)?;
-                Asked { limits, plan, cost: less, gives_back: Some((booked, actual)), carried: None }
-            } else {
-                Asked { limits, plan: own, cost: excess, gives_back: None, carried: None }
-            };
-            parts.push(asked);
-            names.push(self.names.value(key));
-        }
-        if !parts.is_empty() {
-            self.check_slots(&names)?;
-            Asking::new(self, Does::Settle, None, settling.at, parts, names, Duration::ZERO).ask().await?;
-        }
-        Ok(first.unwrap_or(Settlement::Even))
-    }
-
-    fn check_slots(&self, names: &[String]) -> Result<(), Error> {
-        if self.link.is_cluster() { check_slots(names) } else { Ok(()) }
-    }
-
-    /// The plan of a tag that stands in Redis.
-    fn plan_of(&self, tag: &Tag, own: &Arc<Plan>) -> Result<Arc<Plan>, Error> {
-        if *tag == own.tag {
-            return Ok(own.clone());
-        }
-        if tag.policy == own.tag.policy {
-            return Ok(Arc::new(own.with_version(tag.version)));
-        }
-        let unreadable = |error: Error| {
-            Error::unavailable(format!("the limits `{}` that stand in Redis cannot be read: {error}", tag.policy))
-        };
-        let policy = tag.policy.parse().map_err(|error: suimon::PolicyError| unreadable(error.into()))?;
-        Plan::new(policy, tag.version, &*self.calendar).map(Arc::new).map_err(unreadable)
+impl<'a> Asked<'a> {
+    pub(crate) fn new(limits: &'a Arc<Limits>, plan: Arc<Plan>, cost: Cost, want: Want) -> Asked<'a> {
+        Asked { limits, plan, cost, want, carried: None }
     }
 }
 
 impl<'a> Asking<'a> {
-    fn new(
-        store: &'a Shared,
-        does: Does,
-        max_wait: Option<Duration>,
-        at: Option<Timestamp>,
-        parts: Vec<Asked<'a>>,
-        names: Vec<String>,
-        lifetime: Duration,
-    ) -> Asking<'a> {
+    pub(crate) fn new(store: &'a Shared, does: Does, at: Option<Timestamp>) -> Asking<'a> {
         let around = at.unwrap_or_else(|| store.time.guess());
         let deadline = Instant::now() + store.link.timeout();
-        Asking { store, does, max_wait, at, parts, names, lifetime, around, deadline }
+        let (parts, names, lifetime, memo) = (Vec::new(), Vec::new(), Duration::ZERO, None);
+        let max_wait = Some(Duration::ZERO);
+        Asking { store, does, max_wait, at, parts, names, lifetime, memo, around, deadline }
     }
 
-    /// The answer, and is it a recorded one?
-    async fn ask(&mut self) -> Result<(Answer, bool), Error> {
+    /// Asks until the limits that govern are known, and it is decided under them.
+    pub(crate) async fn ask(&mut self) -> Result<Heard, Error> {
         for _ in 0..MOST_TRIES {
             let value = if self.is_one() { self.ask_one().await? } else { self.ask_many().await? };
             match value {
                 // The short script says in the fewest bytes that it passes.
                 Value::BulkString(bytes) if self.is_one() && bytes.len() % 8 <= 1 && bytes.len() > 8 => {
-                    return Ok((self.read(&bytes).ok_or_else(nonsense)?, false));
+                    return Ok(Heard::Answer(self.read(&bytes).ok_or_else(nonsense)?));
                 }
                 Value::BulkString(bytes) => match bytes.split_first() {
                     Some((b'A' | b'D', _)) => {
@@ -177,9 +115,9 @@ impl<'a> Asking<'a> {
                         if self.at.is_none() {
                             self.store.time.learn(answer.now());
                         }
-                        return Ok((answer, false));
+                        return Ok(Heard::Answer(answer));
                     }
-                    Some((b'R', recorded)) => return Ok((self.recorded(recorded)?, true)),
+                    Some((b'R', recorded)) => return Ok(Heard::Recorded(recorded.to_vec())),
                     Some((b'F', _)) => return Err(error::too_far_ahead()),
                     Some((b'N', instant)) => {
                         let pair = Doubles(instant).pair().ok_or_else(nonsense)?;
@@ -200,7 +138,7 @@ impl<'a> Asking<'a> {
     /// Does the short script do?
     fn is_one(&self) -> bool {
         let [part] = self.parts.as_slice() else { return false };
-        let plain = part.carried.is_none() && part.gives_back.is_none() && self.names.len() == 1;
+        let plain = part.carried.is_none() && matches!(part.want, Want::Charge) && self.names.len() == 1;
         plain && !part.cost.is_zero() && part.plan.gcra().is_some() && self.does as u8 <= Does::Reserve as u8
     }
 
@@ -208,12 +146,14 @@ impl<'a> Asking<'a> {
         let (Some(part), scripts) = (self.parts.first(), &self.store.scripts) else { return Err(nonsense()) };
         let gcra = part.plan.gcra().ok_or_else(nonsense)?;
         let [base, cost, slack] = gcra.charge(self.wants(part));
-        let mut numbers = Vec::with_capacity(72 + part.plan.tag_bytes.len());
+        let mut numbers = Vec::with_capacity(88 + part.plan.tag_bytes.len());
         put(&mut numbers, &[part.plan.number, base[0]]);
         put(&mut numbers, &cost);
         put(&mut numbers, &slack);
-        put(&mut numbers, &[f64::from(u8::from(self.does != Does::Peek))]);
+        put(&mut numbers, &[f64::from(self.does as u8)]);
         put(&mut numbers, &self.at_pair());
+        // What has been given back to a key that is new.
+        put(&mut numbers, &[0.0, 0.0]);
         numbers.extend_from_slice(&part.plan.tag_bytes);
         Ok(scripts.one.run(&self.store.link, self.deadline, &self.names, &[&numbers]).await?)
     }
@@ -224,9 +164,12 @@ impl<'a> Asking<'a> {
         put(&mut head, &self.at_pair());
         put(&mut head, &nanos_pair(self.max_wait.map_or(u64::MAX, nanos)));
         put(&mut head, &[self.lifetime.as_millis().max(1) as f64, self.parts.len() as f64]);
-        let limits = self.parts.iter().map(|part| match &part.gives_back {
-            Some((booked, actual)) => part.plan.to_give_back(booked, *actual),
-            None => part.plan.to_charge(self.wants(part)),
+        let limits = self.parts.iter().map(|part| match &part.want {
+            Want::Charge => part.plan.to_charge(self.wants(part)),
+            Want::Lend { most, lifetime } => part.plan.to_lend(self.wants(part), *most, *lifetime),
+            Want::GiveBack { booked, spent } => part.plan.to_give_back(booked, *spent),
+            Want::TakeBack { lease, spent } => part.plan.to_take_back(*lease, *spent, self.around),
+            Want::Leave => part.plan.to_leave(self.around),
         });
         let limits: Vec<_> = limits.collect();
         let mut arguments: Vec<&[u8]> = vec![&head];
@@ -234,7 +177,7 @@ impl<'a> Asking<'a> {
             let (old, new): (&[u8], &[u8]) = part.carried.as_ref().map_or((b"", b""), |(old, new)| (old, new));
             arguments.extend([&*part.plan.tag_bytes, limits, old, new]);
         }
-        let memo = self.memo();
+        let memo = self.memo.clone().unwrap_or_else(|| self.what_is_asked());
         if self.names.len() > self.parts.len() {
             arguments.push(&memo);
         }
@@ -252,17 +195,18 @@ impl<'a> Asking<'a> {
     }
 
     fn read(&self, bytes: &[u8]) -> Option<Answer> {
-        let [part] = self.parts.as_slice() else { return Answer::of_many(bytes, self.plans()) };
+        let many = || Answer::of_many(bytes, self.does, self.plans());
+        let [part] = self.parts.as_slice() else { return many() };
         match part.plan.gcra() {
             Some(gcra) if self.is_one() => {
                 let ahead = || gcra.units.of_cost(part.cost) + gcra.spare(part.cost);
                 Answer::of_one(bytes, gcra, (self.does == Does::Reserve).then(ahead))
             }
-            _ => Answer::of_many(bytes, self.plans()),
+            _ => many(),
         }
     }
 
-    fn plans(&self) -> impl Iterator<Item = &Plan> {
+    pub(crate) fn plans(&self) -> impl Iterator<Item = &Plan> {
         self.parts.iter().map(|part| &*part.plan)
     }
 
@@ -274,11 +218,11 @@ impl<'a> Asking<'a> {
         };
         let now = from_nanos_pair(Doubles(now).pair().ok_or_else(nonsense)?);
         for (part, (value, name)) in self.parts.iter_mut().zip(values.iter().zip(&self.names)) {
-            if part.gives_back.is_some() {
-                continue;
-            }
             let own = self.store.plans.of(part.limits, &*self.store.calendar)?;
-            (part.plan, part.carried) = (own.clone(), None);
+            let is_settled = matches!(part.want, Want::GiveBack { .. } | Want::Leave);
+            if !is_settled {
+                (part.plan, part.carried) = (own.clone(), None);
+            }
             let Value::BulkString(value) = value else { continue };
             let foreign = || {
                 Error::unavailable(format!(
@@ -286,12 +230,24 @@ impl<'a> Asking<'a> {
                 ))
             };
             let (tag, body) = Tag::split(value).ok_or_else(foreign)?;
-            if tag == own.tag {
+            if tag == part.plan.tag || matches!(part.want, Want::Leave) {
                 continue;
             }
             let old = self.store.plan_of(&tag, &own)?;
             let body = Body::read(body, &tag, old.layouts()).ok_or_else(foreign)?;
+            if let Want::GiveBack { booked, .. } = &part.want {
+                // The same limits in another version; under others what was given back is not known.
+                if (body.epoch, &tag.policy) == (booked.epoch, &booked.tag.policy) {
+                    part.plan = old;
+                } else {
+                    part.want = Want::Leave;
+                }
+                continue;
+            }
             if tag.version > own.tag.version {
+                if matches!(part.want, Want::Lend { .. }) && !old.lends() {
+                    return Err(Error::no_lease());
+                }
                 // What went beyond an estimate has been spent, however much it is.
                 if self.does != Does::Settle {
                     old.check(part.cost)?;
@@ -299,10 +255,13 @@ impl<'a> Asking<'a> {
                 part.plan = old;
                 continue;
             }
-            let body = if tag.policy == own.tag.policy {
+            // Of two limits of one version neither is a change: to reset at each would mint.
+            let resets = part.limits.carry() == Carry::Reset && tag.version < own.tag.version;
+            let body = if tag.policy == own.tag.policy && !resets {
                 body
             } else {
-                carry(&own, &old, &body, self.at.map_or(now, Timestamp::as_nanos), part.limits.carry())
+                let how = if resets || part.limits.carry() != Carry::Reset { part.limits.carry() } else { Carry::Keep };
+                carry(&own, &old, &body, self.at.map_or(now, Timestamp::as_nanos), how)
             };
             part.carried = Some((value.clone(), body.write(&own.tag, own.layouts())));
         }
@@ -310,7 +269,7 @@ impl<'a> Asking<'a> {
     }
 
     /// What is recorded with an answer: what was asked.
-    fn memo(&self) -> Vec<u8> {
+    fn what_is_asked(&self) -> Vec<u8> {
         let mut memo = vec![self.does as u8];
         memo.extend_from_slice(&self.max_wait.map_or(u64::MAX, nanos).to_le_bytes());
         for part in &self.parts {
@@ -324,15 +283,14 @@ impl<'a> Asking<'a> {
 
     /// The recorded answer to an earlier call of the same id. From here on this is that
     /// call, whatever was asked now.
-    fn recorded(&mut self, bytes: &[u8]) -> Result<Answer, Error> {
+    pub(crate) fn recorded(&mut self, bytes: &[u8]) -> Result<Answer, Error> {
         let other = || Error::unavailable("the id of the request was used for another call: take a new one for each");
-        let answer = self.read_recorded(bytes).ok_or_else(other)??;
-        Answer::of_many(answer, self.plans()).ok_or_else(other)
+        let (answer, memo) = split_recorded(bytes).ok_or_else(other)?;
+        self.become_what_was_asked(memo).ok_or_else(other)??;
+        Answer::of_many(answer, self.does, self.plans()).ok_or_else(other)
     }
 
-    fn read_recorded<'b>(&mut self, bytes: &'b [u8]) -> Option<Result<&'b [u8], Error>> {
-        let (length, rest) = bytes.split_first_chunk()?;
-        let (answer, memo) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+    fn become_what_was_asked(&mut self, memo: &[u8]) -> Option<Result<(), Error>> {
         let (&does, memo) = memo.split_first()?;
         self.does = Does::ALL.into_iter().find(|known| *known as u8 == does)?;
         let (wait, mut memo) = memo.split_first_chunk()?;
@@ -352,25 +310,14 @@ impl<'a> Asking<'a> {
                 Err(error) => return Some(Err(error)),
             }
         }
-        memo.is_empty().then_some(Ok(answer))
+        memo.is_empty().then_some(Ok(()))
     }
+}
 
-    fn outcome(&self, call: &Call, answer: &Answer) -> Outcome {
-        let passes = answer.passes || self.does == Does::Adopt;
-        if !passes {
-            let parts = self.parts.iter().map(|part| (&*part.plan, part.cost));
-            let (status, retry) = answer.refusal(parts, self.max_wait.unwrap_or_default());
-            return Outcome::Denied(status, retry);
-        }
-        let status = answer.status(self.plans());
-        if self.does != Does::Reserve {
-            return Outcome::Allowed(status);
-        }
-        let places = call.parts.iter().zip(&self.parts).enumerate();
-        let places = places
-            .map(|(index, (part, asked))| (part.key.clone(), answer.booked(index, &asked.plan, asked.cost).to_bytes()));
-        Outcome::Booked(status, Ticket { wait: answer.wait(), parts: places.collect() })
-    }
+/// The answer that was recorded, and what beside it.
+pub(crate) fn split_recorded(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)
 }
 
 fn nonsense() -> Error {

@@ -6,6 +6,7 @@
 
 use suimon::{Carry, Timestamp};
 
+use crate::leases::Leases;
 use crate::plan::{Gcra, Plan, Rule, Windows};
 use crate::record::{Body, Slot};
 use crate::units::{billionths, mul_div_ceil, mul_div_floor};
@@ -13,12 +14,27 @@ use crate::units::{billionths, mul_div_ceil, mul_div_floor};
 /// The body of a value under new limits, as of `now`.
 pub(crate) fn carry(new: &Plan, old: &Plan, body: &Body, now: u64, carry: Carry) -> Body {
     let now = now.max(body.seen);
+    let mut body = body.clone();
+    body.settle_leases(old, now);
     let mut before = old.rules.iter().zip(&body.slots);
     let slots = new.rules.iter().map(|rule| match before.next() {
         Some((old_rule, slot)) => carry_slot(rule, old_rule, slot, now, carry),
         None => rule.fresh(),
     });
-    Body { seen: now, slots: slots.collect() }
+    let slots = slots.collect();
+    // Nothing is given back any more to who has booked before.
+    let epoch = (now / 1000).max(body.epoch + 1);
+    let mut body = Body { epoch, seen: now, slots, leases: Leases { floor: 0, out: body.leases.out } };
+    body.settle_leases(new, now);
+    body
+}
+
+impl Body {
+    fn settle_leases(&mut self, plan: &Plan, now: u64) {
+        if let (Some(gcra), [Slot::Gcra { arrival, .. }]) = (plan.gcra(), &mut *self.slots) {
+            self.leases.settle(gcra, arrival, now);
+        }
+    }
 }
 
 fn carry_slot(new: &Rule, old: &Rule, slot: &Slot, now: u64, carry: Carry) -> Slot {
@@ -203,14 +219,17 @@ mod tests {
         let Rule::Gcra(gcra) = &bucket.rules[0] else { panic!() };
         // Four of ten are used at 100 s.
         let arrival = gcra.units.at(100 * second) + gcra.units.of_cost(Cost::whole(4));
-        let body = Body { seen: 100 * second, slots: vec![Slot::Gcra { arrival, back: 0 }] };
+        let slots = vec![Slot::Gcra { arrival, back: 0 }];
+        let body = Body { epoch: 7, seen: 100 * second, slots, leases: Leases::default() };
         let to_window = carry(&window, &bucket, &body, 100 * second, Carry::Keep);
         assert_eq!(to_window.slots, [Slot::Window { entries: vec![(100 * second, 4 * BILLION)] }]);
         let to_fixed = carry(&fixed, &window, &to_window, 110 * second, Carry::Balance);
         // Sixteen of twenty were left, and stay left of thirty.
+        assert_eq!([to_window.epoch, to_fixed.epoch], [100_000_000, 110_000_000]);
         assert_eq!(to_fixed.slots, [Slot::Fixed { start: 60 * second, end: 120 * second, used: 14 * BILLION }]);
         let back = carry(&bucket, &fixed, &to_fixed, 110 * second, Carry::Scale);
         let used = gcra.units.of_cost(Cost::new(4, 666_666_667).unwrap());
         assert_eq!(back.slots, [Slot::Gcra { arrival: gcra.units.at(110 * second) + used, back: 0 }]);
+        assert_eq!(back.epoch, 110_000_001);
     }
 }

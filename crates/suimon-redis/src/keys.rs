@@ -33,16 +33,27 @@ impl Names {
         format!("{}:{key}", self.prefix)
     }
 
-    /// The name of the answer to a request, in the slot of a value.
+    /// The name of the answer to a call, in the slot of a value.
     pub(crate) fn answer(&self, id: &RequestId, value: &str) -> String {
+        self.recorded("id", id, value)
+    }
+
+    /// The name of the settlement under an id, in the slot of a value.
+    pub(crate) fn settlement(&self, id: &RequestId, value: &str) -> String {
+        self.recorded("settled", id, value)
+    }
+
+    fn recorded(&self, kind: &str, id: &RequestId, value: &str) -> String {
         let prefix = &self.prefix;
         let id = id.as_str();
-        match hash_tag(value.as_bytes()) {
-            Some(tag) => format!("{prefix}-id:{{{}}}:{id}", String::from_utf8_lossy(tag)),
+        let tag = match hash_tag(value.as_bytes()) {
+            Some(tag) => String::from_utf8_lossy(tag).into_owned(),
             // Without a tag the whole name counts, and is made one.
-            None if !value.contains('}') => format!("{prefix}-id:{{{value}}}:{id}"),
-            None => format!("{prefix}-id:{{{}}}:{value}:{id}", tag_of_slot(slot(value.as_bytes()))),
-        }
+            None if !value.contains('}') => return format!("{prefix}-{kind}:{{{value}}}:{id}"),
+            None => tag_of_slot(slot(value.as_bytes())),
+        };
+        // The key as well, which others with that tag have not; and its length, to tell where the id begins.
+        format!("{prefix}-{kind}:{{{tag}}}{}:{value}:{id}", value.len())
     }
 }
 
@@ -120,14 +131,30 @@ mod tests {
     #[test]
     fn an_answer_lies_in_the_slot_of_its_value_whatever_the_key() {
         let names = Names::new("suimon").unwrap();
-        let id = RequestId::new("7f3a", Duration::from_secs(1));
+        let id = RequestId::new("7f3a", Duration::from_secs(1)).unwrap();
         for key in ["user:1", "{acme}:alice", "a{b}c", "{}", "a}b", "}{", "{}{x}", "{", "", "a{}b}c", "ü{é}"] {
             let value = names.value(key);
             let answer = names.answer(&id, &value);
             assert_eq!(slot(answer.as_bytes()), slot(value.as_bytes()), "{key}");
             assert_ne!(answer, value);
+            let settlement = names.settlement(&id, &value);
+            assert_eq!(slot(settlement.as_bytes()), slot(value.as_bytes()), "{key}");
+            assert_ne!(settlement, answer);
         }
         assert!(Names::new("").is_err() && Names::new("a{b").is_err() && Names::new("a:b").is_err());
+    }
+
+    #[test]
+    fn an_id_belongs_to_a_key() {
+        let names = Names::new("suimon").unwrap();
+        let keys = ["{acme}:alice", "{acme}:bob", "{acme}", "acme", "{suimon:acme}", "a}b", "a}bc", "{}{x}", "c"];
+        let ids = ["1", "c:1", ":1", "suimon:{suimon:acme}:1"];
+        let mut all = HashSet::new();
+        for (key, id) in keys.iter().flat_map(|key| ids.iter().map(move |id| (key, id))) {
+            let id = RequestId::new(*id, Duration::from_secs(1)).unwrap();
+            assert!(all.insert(names.answer(&id, &names.value(key))), "{key} {id:?}");
+            assert!(all.insert(names.settlement(&id, &names.value(key))), "{key} {id:?}");
+        }
     }
 
     #[test]
@@ -140,7 +167,7 @@ mod tests {
     fn no_value_has_the_name_of_an_answer() {
         // A value's name goes on with a colon, an answer's with a dash.
         let names = Names::new("suimon").unwrap();
-        let id = RequestId::new("x", Duration::from_secs(1));
+        let id = RequestId::new("x", Duration::from_secs(1)).unwrap();
         assert!(names.value("-id:{a}:x").starts_with("suimon:"));
         assert!(names.answer(&id, "suimon:a").starts_with("suimon-id:"));
     }

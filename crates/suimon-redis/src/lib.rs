@@ -3,7 +3,9 @@
 
 mod answer;
 mod asking;
+mod booked;
 mod builder;
+mod calls;
 mod carry;
 mod check;
 #[cfg(feature = "cluster")]
@@ -11,6 +13,7 @@ mod cluster;
 mod error;
 mod failure;
 mod keys;
+mod leases;
 mod link;
 mod plan;
 mod record;

@@ -1,8 +1,8 @@
 //! Limits, made ready for the scripts.
 //!
 //! What a script is told of the limits of a key is a string of doubles: what it does with
-//! them (0 charges, 1 gives back), is the cost zero, how many limits, the number of their
-//! tag; then for each its kind and
+//! them (0 charges, 1 gives back, 2 takes a lease back, 3 nothing), is the cost zero, how many limits, the
+//! number of their tag, the epoch of a booking; then for each its kind and
 //!
 //! | kind | numbers |
 //! |---|---|
@@ -11,6 +11,11 @@
 //! | 3, fixed | limit, cost, start of the booking, length in microseconds or 0, count of windows, the windows |
 //! | 4 unlimited, 5 block | none |
 //!
+//! To give back, the slack is the arrival right after the booking, and the spare what had been given back before
+//! it. A bucket that lends is told as well, all of them pairs, the most in units; the most and the
+//! least as costs; four tokens and one in units; the lifetime. One that takes a lease back: when that
+//! ends, and its number.
+//!
 //! It passes a pace or bucket if the arrival is not later than now and the *slack*, which is the
 //! *spare* (the savings, less what is paid first) and the longest wait together.
 
@@ -18,8 +23,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use suimon::store::LeaseTicket;
 use suimon::{Boundaries, Calendar, Cost, Every, Gate, Limit, Policy, Timestamp};
 
+use crate::booked::Booked;
 use crate::error::{self, Error};
 use crate::record::{Layout, Tag, put};
 use crate::units::{MOST_PER_NANO, Units, billionths, cost_pair, nanos_pair};
@@ -86,6 +93,8 @@ pub(crate) struct Ask {
 
 const CHARGES: f64 = 0.0;
 const GIVES_BACK: f64 = 1.0;
+const RETURNS: f64 = 2.0;
+const NOTHING: f64 = 3.0;
 
 impl Plan {
     pub(crate) fn new(policy: Policy, version: u64, calendar: &dyn Calendar) -> Result<Plan, Error> {
@@ -121,6 +130,11 @@ impl Plan {
         }
     }
 
+    /// Can tokens be leased of it?
+    pub(crate) fn lends(&self) -> bool {
+        self.gcra().is_some_and(|gcra| gcra.pays_first)
+    }
+
     pub(crate) fn layouts(&self) -> impl Iterator<Item = Layout> {
         self.rules.iter().map(|rule| match rule {
             Rule::Gcra(gcra) => Layout::Gcra(gcra.units),
@@ -133,27 +147,71 @@ impl Plan {
     /// What the script is told in order to decide, or to charge what went beyond an
     /// estimate.
     pub(crate) fn to_charge(&self, ask: Ask) -> Vec<u8> {
-        let mut bytes = self.head(CHARGES, ask.cost);
+        let mut bytes = self.head(CHARGES, ask.cost.is_zero(), 0);
+        self.put_charges(&mut bytes, ask);
+        bytes
+    }
+
+    /// What it is told in order to do nothing with them.
+    pub(crate) fn to_leave(&self, around: Timestamp) -> Vec<u8> {
+        let mut bytes = self.head(NOTHING, true, 0);
+        self.put_charges(&mut bytes, Ask { cost: Cost::ZERO, max_wait: None, around });
+        bytes
+    }
+
+    /// What it is told in order to lend at least the cost that is asked for, and `most` at the most.
+    pub(crate) fn to_lend(&self, least: Ask, most: Cost, lifetime: Duration) -> Vec<u8> {
+        let mut bytes = self.head(CHARGES, false, 0);
+        self.put_charges(&mut bytes, least);
+        let Some(Gcra { units, .. }) = self.gcra() else { return bytes };
+        put(&mut bytes, &units.pair(units.of_cost(most)));
+        for cost in [most, least.cost] {
+            put(&mut bytes, &cost_pair(billionths(cost)));
+        }
+        for tokens in [4, 1] {
+            put(&mut bytes, &units.pair(tokens * units.per_token));
+        }
+        put(&mut bytes, &nanos_pair(nanos(lifetime)));
+        bytes
+    }
+
+    /// What it is told in order to take a lease back, of which so much was spent.
+    pub(crate) fn to_take_back(&self, lease: LeaseTicket, spent: Cost, around: Timestamp) -> Vec<u8> {
+        let mut bytes = self.head(RETURNS, false, 0);
+        let Some(Gcra { units, .. }) = self.gcra() else {
+            self.put_charges(&mut bytes, Ask { cost: Cost::ZERO, max_wait: None, around });
+            return bytes;
+        };
+        // Rounded up when it was charged: what goes back is rounded down.
+        let back = units.of_cost(lease.granted).saturating_sub(units.of_cost(spent));
+        put(&mut bytes, &[1.0, units.base() as f64]);
+        put(&mut bytes, &units.pair(back));
+        put(&mut bytes, &[0.0; 4]);
+        put(&mut bytes, &nanos_pair(lease.expires.as_nanos()));
+        put(&mut bytes, &[lease.id as f64]);
+        bytes
+    }
+
+    fn put_charges(&self, bytes: &mut Vec<u8>, ask: Ask) {
         for rule in &self.rules {
             match rule {
                 Rule::Gcra(gcra) => {
                     let spare = gcra.spare(ask.cost);
                     let [base, cost, slack] = gcra.charge(ask);
-                    put(&mut bytes, &[1.0, base[0], cost[0], cost[1], slack[0], slack[1]]);
-                    put(&mut bytes, &gcra.units.pair(spare));
+                    put(bytes, &[1.0, base[0], cost[0], cost[1], slack[0], slack[1]]);
+                    put(bytes, &gcra.units.pair(spare));
                 }
-                Rule::Window { .. } | Rule::Fixed { .. } => rule.counted(&mut bytes, ask.cost, 0, ask.around),
-                Rule::Unlimited => put(&mut bytes, &[4.0]),
-                Rule::Block => put(&mut bytes, &[5.0]),
+                Rule::Window { .. } | Rule::Fixed { .. } => rule.counted(bytes, ask.cost, 0, ask.around),
+                Rule::Unlimited => put(bytes, &[4.0]),
+                Rule::Block => put(bytes, &[5.0]),
             }
         }
-        bytes
     }
 
     /// What it is told in order to give back the difference of two costs of a booking.
     pub(crate) fn to_give_back(&self, booked: &Booked, actual: Cost) -> Vec<u8> {
         let difference = booked.estimate.saturating_sub(actual);
-        let mut bytes = self.head(GIVES_BACK, difference);
+        let mut bytes = self.head(GIVES_BACK, difference.is_zero(), booked.epoch);
         for (rule, mark) in self.rules.iter().zip(&booked.marks) {
             match rule {
                 Rule::Gcra(gcra) => {
@@ -162,8 +220,8 @@ impl Plan {
                     let back = units.of_cost(booked.estimate).saturating_sub(units.of_cost(actual));
                     put(&mut bytes, &[1.0, units.base() as f64]);
                     put(&mut bytes, &units.pair(back));
-                    put(&mut bytes, &units.pair(*mark));
-                    put(&mut bytes, &[0.0, 0.0]);
+                    put(&mut bytes, &units.pair(mark.arrival));
+                    put(&mut bytes, &units.pair(mark.back));
                 }
                 Rule::Window { .. } | Rule::Fixed { .. } => {
                     rule.counted(&mut bytes, difference, booked.start, Timestamp::from_nanos(booked.start));
@@ -175,44 +233,10 @@ impl Plan {
         bytes
     }
 
-    fn head(&self, does: f64, cost: Cost) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(24 + 80 * self.rules.len());
-        put(&mut bytes, &[does, f64::from(u8::from(cost.is_zero())), self.rules.len() as f64, self.number]);
+    fn head(&self, does: f64, is_free: bool, epoch: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(40 + 80 * self.rules.len());
+        put(&mut bytes, &[does, f64::from(u8::from(is_free)), self.rules.len() as f64, self.number, epoch as f64]);
         bytes
-    }
-}
-
-/// A booking of one key, by which it can be settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Booked {
-    pub(crate) tag: Tag,
-    pub(crate) start: u64,
-    pub(crate) estimate: Cost,
-    /// For each limit: of a pace or bucket the arrival right after it together with what
-    /// had been given back before, of others nothing.
-    pub(crate) marks: Vec<u128>,
-}
-
-impl Booked {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend_from_slice(&self.start.to_le_bytes());
-        bytes.extend_from_slice(&self.estimate.as_whole().to_le_bytes());
-        bytes.extend_from_slice(&self.estimate.subsec_nanos().to_le_bytes());
-        bytes.extend(self.marks.iter().flat_map(|mark| mark.to_le_bytes()));
-        bytes.extend(self.tag.to_bytes());
-        bytes
-    }
-
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Booked> {
-        let (tag, bytes) = Tag::split(bytes)?;
-        let (start, bytes) = bytes.split_first_chunk()?;
-        let (whole, bytes) = bytes.split_first_chunk()?;
-        let (nanos, bytes) = bytes.split_first_chunk()?;
-        let estimate = Cost::new(u64::from_le_bytes(*whole), u32::from_le_bytes(*nanos)).ok()?;
-        let (marks, rest) = bytes.as_chunks();
-        let marks = marks.iter().map(|mark| u128::from_le_bytes(*mark)).collect();
-        rest.is_empty().then_some(Booked { tag, start: u64::from_le_bytes(*start), estimate, marks })
     }
 }
 
@@ -327,20 +351,4 @@ impl Boundaries for EpochWindows {
 
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_booking_is_read_as_it_was_written() {
-        let tag = Tag { version: 3, policy: "bucket 7/s".to_owned() };
-        let booked = Booked { tag, start: 7, estimate: Cost::new(2, 5).unwrap(), marks: vec![1 << 100, 0] };
-        let bytes = booked.to_bytes();
-        assert_eq!(Booked::from_bytes(&bytes), Some(booked));
-        assert_eq!(Booked::from_bytes(&bytes[1..]), None);
-        assert_eq!(Booked::from_bytes(&bytes[..bytes.len() - 1]), None);
-        assert_eq!(Booked::from_bytes(&bytes[40..]), None);
-    }
 }

@@ -6,8 +6,8 @@
 //! first carried over by [`carry`](crate::carry).
 //!
 //! It begins with doubles, little-endian: a number that stands for the tag and is compared
-//! sooner, the microsecond at which the key expires (0 where that is not known), the latest
-//! instant at which it was decided about, and then for each limit
+//! sooner (negative where there are leases), the microsecond at which the key expires (0 where
+//! that is not known), the *epoch*, the latest instant at which it was decided about, and then for each limit
 //!
 //! | limit | what is kept |
 //! |---|---|
@@ -15,11 +15,19 @@
 //! | window | how many entries, their sum, and each: the instant and the cost |
 //! | fixed | the first and the last instant of the latest window, and what was used of it |
 //!
-//! each of them, but for the count, a pair as in [`units`](crate::units).
+//! each of them, but for the count, a pair as in [`units`](crate::units). Where there are leases they follow: how many,
+//! the arrival down to which bookings are given back, and for each when it ends, its number, its
+//! tokens in units, and its tokens.
+//!
+//! The epoch is the microsecond in which the value came to be, or a later one. What settling
+//! has given back is counted in the value. When that goes, or is carried over to other limits, the
+//! count begins anew, and a booking from before would be given back what others got already: so it
+//! knows its epoch, and gets nothing in another. A value may therefore go when it is as good as new.
 
+use crate::leases::Leases;
 use crate::units::{Units, cost_pair, from_cost_pair, from_nanos_pair, nanos_pair};
 
-const MARK: &[u8; 2] = b"s1";
+const MARK: &[u8; 2] = b"s2";
 
 /// Under which limits a value was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +101,10 @@ pub(crate) enum Layout {
 /// What stands behind the tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Body {
+    pub(crate) epoch: u64,
     pub(crate) seen: u64,
     pub(crate) slots: Vec<Slot>,
+    pub(crate) leases: Leases,
 }
 
 impl Body {
@@ -102,20 +112,25 @@ impl Body {
     pub(crate) fn read(bytes: &[u8], tag: &Tag, layouts: impl Iterator<Item = Layout>) -> Option<Body> {
         let mut doubles = Doubles(bytes);
         let [number, _expiry] = doubles.pair()?;
-        if number != tag.number() {
+        if number.abs() != tag.number() {
             return None;
         }
+        let epoch = doubles.next()? as u64;
         let seen = from_nanos_pair(doubles.pair()?);
-        let slots = layouts.map(|layout| doubles.slot(layout)).collect::<Option<Vec<_>>>()?;
-        doubles.0.is_empty().then_some(Body { seen, slots })
+        let layouts: Vec<_> = layouts.collect();
+        let slots = layouts.iter().map(|layout| doubles.slot(*layout)).collect::<Option<Vec<_>>>()?;
+        let leases = if number < 0.0 { Leases::read(&mut doubles, only(&layouts))? } else { Leases::default() };
+        doubles.0.is_empty().then_some(Body { epoch, seen, slots, leases })
     }
 
     /// The value, but for its expiry.
     pub(crate) fn write(&self, tag: &Tag, layouts: impl Iterator<Item = Layout>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        put(&mut bytes, &[tag.number(), 0.0]);
+        let sign = if self.leases.is_empty() { 1.0 } else { -1.0 };
+        put(&mut bytes, &[sign * tag.number(), 0.0, self.epoch as f64]);
         put(&mut bytes, &nanos_pair(self.seen));
-        for (slot, layout) in self.slots.iter().zip(layouts) {
+        let layouts: Vec<_> = layouts.collect();
+        for (slot, layout) in self.slots.iter().zip(&layouts) {
             match (slot, layout) {
                 (Slot::Gcra { arrival, back }, Layout::Gcra(units)) => {
                     put(&mut bytes, &units.pair(*arrival));
@@ -137,8 +152,19 @@ impl Body {
                 _ => {}
             }
         }
+        if !self.leases.is_empty() {
+            self.leases.write(&mut bytes, only(&layouts));
+        }
         bytes.extend(tag.to_bytes());
         bytes
+    }
+}
+
+/// The units of one pace or bucket.
+fn only(layouts: &[Layout]) -> Option<Units> {
+    match layouts {
+        [Layout::Gcra(units)] => Some(*units),
+        _ => None,
     }
 }
 
@@ -188,29 +214,40 @@ impl Doubles<'_> {
 
 #[cfg(test)]
 mod tests {
-    use suimon::Quota;
+    use suimon::{Cost, Quota};
 
     use super::*;
+    use crate::leases::Lease;
 
     #[test]
     fn what_is_written_is_read() {
         let tag = Tag { version: u64::MAX, policy: "bucket 7/s and window 3/10s".to_owned() };
-        let layouts = [Layout::Gcra(Units::of(Quota::per_second(7).unwrap()).unwrap()), Layout::Window, Layout::Fixed];
-        let body = Body {
+        let units = Units::of(Quota::per_second(7).unwrap()).unwrap();
+        let arrival = Slot::Gcra { arrival: 12_571_977_600_000_000_003, back: 5 };
+        let all = Body {
+            epoch: 1_795_996_800_000_003,
             seen: 1_795_996_800_000_000_001,
             slots: vec![
-                Slot::Gcra { arrival: 12_571_977_600_000_000_003, back: 5 },
+                arrival.clone(),
                 Slot::Window { entries: vec![(1, 2), (1_795_996_800_000_000_001, 1 << 90)] },
                 Slot::Fixed { start: 3, end: 9, used: 1 },
             ],
+            leases: Leases::default(),
         };
-        let bytes = body.write(&tag, layouts.into_iter());
-        let (read, rest) = Tag::split(&bytes).unwrap();
-        assert_eq!(Body::read(rest, &read, layouts.into_iter()), Some(body));
-        assert_eq!(read, tag);
-        for cut in 1..bytes.len() {
-            let read = |bytes| Tag::split(bytes).and_then(|(tag, rest)| Body::read(rest, &tag, layouts.into_iter()));
-            assert_eq!((read(&bytes[..cut]), read(&bytes[cut..])), (None, None), "{cut}");
+        let lease = |number| Lease { expires: 1_795_996_800_000_000_001, number, tokens: Cost::new(2, 5).unwrap() };
+        let leases = Leases { floor: 3, out: vec![lease(7), lease(1_795_996_800_000_000)] };
+        let one = Body { slots: vec![arrival], leases, ..all.clone() };
+        let all = (all, vec![Layout::Gcra(units), Layout::Window, Layout::Fixed]);
+        for (body, layouts) in [all, (one, vec![Layout::Gcra(units)])] {
+            let bytes = body.write(&tag, layouts.iter().copied());
+            let (read, rest) = Tag::split(&bytes).unwrap();
+            assert_eq!(Body::read(rest, &read, layouts.iter().copied()), Some(body));
+            assert_eq!(read, tag);
+            for cut in 1..bytes.len() {
+                let read =
+                    |bytes| Tag::split(bytes).and_then(|(tag, rest)| Body::read(rest, &tag, layouts.iter().copied()));
+                assert_eq!((read(&bytes[..cut]), read(&bytes[cut..])), (None, None), "{cut}");
+            }
         }
         assert_eq!(Tag::split(b"1795996800"), None);
     }

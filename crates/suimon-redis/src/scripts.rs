@@ -9,7 +9,7 @@ use crate::link::Link;
 /// A script that the server is asked to run by its hash.
 #[derive(Debug)]
 pub(crate) struct Code {
-    source: &'static str,
+    source: String,
     hash: String,
 }
 
@@ -24,16 +24,18 @@ pub(crate) struct Scripts {
 
 impl Scripts {
     pub(crate) fn new() -> Scripts {
-        Scripts {
-            one: Code::new(include_str!("scripts/one.lua")),
-            decide: Code::new(concat!(include_str!("scripts/kinds.lua"), include_str!("scripts/decide.lua"))),
-        }
+        let leases = include_str!("scripts/leases.lua");
+        // Within the branch that needs it: so it costs nothing where nothing is lent.
+        let one = include_str!("scripts/one.lua").replace("-- @leases\n", leases);
+        let kinds = include_str!("scripts/kinds.lua");
+        let decide = [kinds, leases, include_str!("scripts/lend.lua"), include_str!("scripts/decide.lua")].concat();
+        Scripts { one: Code::new(one), decide: Code::new(decide) }
     }
 }
 
 impl Code {
-    fn new(source: &'static str) -> Code {
-        Code { source, hash: Script::new(source).get_hash().to_owned() }
+    fn new(source: String) -> Code {
+        Code { hash: Script::new(&source).get_hash().to_owned(), source }
     }
 
     /// Runs the script once.
@@ -49,7 +51,7 @@ impl Code {
     ) -> Result<Value, Failure> {
         match link.ask(&command("EVALSHA", &self.hash, keys, arguments), deadline).await {
             Err(failure) if failure.is_no_script() => {
-                link.ask(&command("EVAL", self.source, keys, arguments), deadline).await
+                link.ask(&command("EVAL", &self.source, keys, arguments), deadline).await
             }
             answer => answer,
         }

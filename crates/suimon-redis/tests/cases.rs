@@ -3,11 +3,12 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use suimon::store::{Call, Outcome, Reply, Settling, Store, Verb};
-use suimon::{Cost, Gate, Outage, Remote, Status, Timestamp};
+use suimon::store::{Call, Limits, Outcome, Reply, Settling, Store, Ticket, Verb};
+use suimon::{Cost, Gate, Outage, Remote, Settlement, Status, Timestamp};
 use suimon_redis::RedisStore;
 use suimon_testkit::servers::Redis;
 use support::{allow, allow_at, call, cases, fresh_key, limits, part, passes, remaining, runtime, server, store};
@@ -234,7 +235,7 @@ fn a_call_without_parts_or_with_a_key_twice_is_refused() {
 fn an_id_of_another_call_is_told_so() {
     let (store, limits) = (store(), limits("bucket 1/year burst 5"));
     let (one, two): (Arc<str>, Arc<str>) = ("{tag}:one".into(), "{tag}:two".into());
-    let id = suimon::store::RequestId::new(fresh_key("id"), Duration::from_secs(9));
+    let id = suimon::store::RequestId::new(fresh_key("id"), Duration::from_secs(9)).unwrap();
     runtime().block_on(async {
         let ask = |parts| Call { id: Some(id.clone()), ..call(parts, Verb::Allow) };
         store.decide(&ask(vec![part(&one, &limits, 1)])).await.unwrap();
@@ -243,28 +244,130 @@ fn an_id_of_another_call_is_told_so() {
     });
 }
 
-/// What settling gave back is remembered as long as a booking reaches, and not only until
-/// the bucket is full: it would be given back twice.
+fn book(store: &RedisStore, key: &Arc<str>, limits: &Arc<Limits>, cost: u64, verb: Verb) -> Ticket {
+    let reply = runtime().block_on(store.decide(&call(vec![part(key, limits, cost)], verb))).unwrap();
+    let Outcome::Booked(_, ticket) = reply.outcome else { panic!("{reply:?}") };
+    ticket
+}
+
+fn settle(store: &RedisStore, ticket: &Ticket, limits: &Arc<Limits>, actual: u64) -> Settlement {
+    let (limits, actual) = (vec![limits.clone()], vec![Cost::whole(actual)]);
+    let settling = Settling { ticket: ticket.clone(), limits, actual, id: None, at: None };
+    runtime().block_on(store.settle(&settling)).unwrap()
+}
+
+/// What settling gave back is not known any more when the key has gone: who booked before gets nothing.
+/// So a key lives until it is as good as new, and no longer.
 #[test]
-fn a_record_is_kept_as_long_as_its_bookings_reach() {
-    let (store, key, limits) = (store(), fresh_key("reach"), limits("bucket 1/s burst 100"));
-    runtime().block_on(async {
-        let mut tickets = Vec::new();
-        for _ in 0..2 {
-            let reply =
-                store.decide(&call(vec![part(&key, &limits, 40)], Verb::Reserve { max_wait: None })).await.unwrap();
-            let Outcome::Booked(_, ticket) = reply.outcome else { panic!("{reply:?}") };
-            tickets.push(ticket);
+fn a_late_settlement_gets_nothing_from_a_key_that_came_later() {
+    let (store, key, limits) = (store(), fresh_key("late"), limits("bucket 1/s burst 100"));
+    let reserve = Verb::Reserve { max_wait: None };
+    let (first, second) = (book(&store, &key, &limits, 40, reserve), book(&store, &key, &limits, 40, reserve));
+    settle(&store, &first, &limits, 0);
+    let left = expires_in(&key);
+    assert!(left > 38_000 && left <= 41_002, "{left}");
+    let mut connection = redis::Client::open(server().url()).unwrap().get_connection().unwrap();
+    redis::cmd("DEL").arg(format!("suimon:{key}")).exec(&mut connection).unwrap();
+    assert!(passes(&runtime().block_on(allow(&store, &key, &limits, 100)).unwrap()));
+    assert_eq!(settle(&store, &second, &limits, 0), Settlement::Refunded(Cost::whole(40)));
+    assert_eq!(remaining(&runtime().block_on(allow(&store, &key, &limits, 0)).unwrap()), 0);
+}
+
+/// However much was given back, a key lives no longer than it takes to be as good as new.
+#[test]
+fn an_expiry_does_not_grow_with_what_was_given_back() {
+    let (store, key, limits) = (store(), fresh_key("given back"), limits("bucket 1/s burst 100"));
+    for _ in 0..50 {
+        let ticket = book(&store, &key, &limits, 90, Verb::Reserve { max_wait: None });
+        settle(&store, &ticket, &limits, 0);
+    }
+    let left = expires_in(&key);
+    assert!(left > 0 && left <= 1002, "{left}");
+    for (cost, most) in [(9, 10), (9, 19)] {
+        runtime().block_on(allow(&store, &key, &limits, cost)).unwrap();
+        let left = expires_in(&key);
+        assert!(left > 1000 * (most - 3) && left <= 1000 * most + 2, "{left}");
+    }
+}
+
+/// A key with leases lives until they have ended and their tokens have refilled.
+#[test]
+fn a_key_outlives_its_leases() {
+    let (store, key, limits) = (store(), fresh_key("leased"), limits("bucket 1/s burst 40"));
+    let verb = Verb::Lease { lifetime: Duration::from_secs(20), least: Cost::whole(10) };
+    let ticket = book(&store, &key, &limits, 10, verb);
+    // Also when the short script writes it.
+    for cost in [0, 1, 1] {
+        runtime().block_on(allow(&store, &key, &limits, cost)).unwrap();
+        let left = expires_in(&key);
+        assert!(left > 28_000 && left <= 31_002, "{left}");
+    }
+    settle(&store, &ticket, &limits, 0);
+    let left = expires_in(&key);
+    assert!(left > 0 && left <= 3002, "{left}");
+}
+
+/// Also where the time is a test's own, which adds ten minutes; and under limits that do not lend.
+#[test]
+fn a_key_outlives_its_leases_whatever_writes_it() {
+    let (store, limits) = (store(), limits("bucket 1/s burst 40"));
+    let verb = Verb::Lease { lifetime: Duration::from_secs(20), least: Cost::whole(10) };
+    let ask = |call: Call| runtime().block_on(store.decide(&call)).unwrap();
+    let key = fresh_key("leased at");
+    for verb in [verb, Verb::Allow] {
+        ask(Call { at: Some(at(0)), ..call(vec![part(&key, &limits, 10)], verb) });
+        let left = expires_in(&key);
+        assert!(left > 629_000 && left <= 630_001, "{left}");
+    }
+    let key = fresh_key("leased before");
+    ask(call(vec![part(&key, &limits, 10)], verb));
+    let windows = support::limits_in("window 20/1s", 1, suimon::Carry::Reset);
+    ask(call(vec![part(&key, &windows, 0)], Verb::Adopt));
+    let left = expires_in(&key);
+    assert!(left > 18_000 && left <= 21_002, "{left}");
+}
+
+/// Also beside leases a plain call is one script and one round trip; a lease and its return are.
+#[test]
+fn a_lease_is_one_round_trip_and_so_is_a_call_beside_it() {
+    let own = Redis::start();
+    let (store, key, limits) = (support::store_at(&own.url()), fresh_key("trips"), limits("bucket 1/day burst 40"));
+    runtime().block_on(allow(&store, &key, &limits, 1)).unwrap();
+    let verb = Verb::Lease { lifetime: Duration::from_secs(20), least: Cost::ONE };
+    // Both scripts are known from here on.
+    settle(&store, &book(&store, &key, &limits, 5, verb), &limits, 5);
+    let mut connection = redis::Client::open(own.url()).unwrap().get_connection().unwrap();
+    redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).unwrap();
+    let ticket = book(&store, &key, &limits, 5, verb);
+    for _ in 0..5 {
+        assert!(passes(&runtime().block_on(allow(&store, &key, &limits, 1)).unwrap()));
+    }
+    assert_eq!(remaining(&runtime().block_on(allow(&store, &key, &limits, 0)).unwrap()), 24);
+    settle(&store, &ticket, &limits, 0);
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+    assert!(stats.contains("cmdstat_evalsha:calls=8,") && !stats.contains("cmdstat_eval:"), "{stats}");
+}
+
+/// Processes that lease share a bucket to the token.
+#[test]
+fn processes_that_lease_share_a_bucket() {
+    let (key, policy) = (fresh_key("leasing"), "bucket 1/day burst 1000");
+    let passed = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let remote = Remote::builder(store(), &key, policy).unwrap();
+                let remote = remote.timeout(Duration::from_secs(10)).build().unwrap();
+                let leased = remote.leased(40, Duration::from_secs(60)).unwrap();
+                while leased.allow(1).unwrap().is_allowed() {
+                    passed.fetch_add(1, Ordering::Relaxed);
+                }
+                // Far fewer questions than decisions.
+                assert!(remote.stats().asked() < 200, "{}", remote.stats().asked());
+            });
         }
-        let first = tickets.remove(0);
-        let settling = Settling { ticket: first, limits: vec![limits.clone()], actual: vec![Cost::ZERO], at: None };
-        store.settle(&settling).await.unwrap();
     });
-    // Full after forty seconds; the second booking reaches to eighty.
-    assert!(expires_in(&key) > 78_000, "{}", expires_in(&key));
-    // Also when the short script is the last to write it.
-    runtime().block_on(allow(&store, &key, &limits, 9)).unwrap();
-    assert!(expires_in(&key) > 87_000, "{}", expires_in(&key));
+    assert_eq!(passed.into_inner(), 1000);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use suimon::store::{Call, Store, Verb};
 use suimon_redis::RedisStore;
+use suimon_testkit::port::World;
 use suimon_testkit::servers::{Redis, RedisCluster, Sentinel};
 use suimon_testkit::subjects::StoreSubject;
 use support::{allow, allow_with_id, call, fresh_key, limits, part, passes, remaining, runtime};
@@ -26,6 +27,7 @@ fn subject() -> StoreSubject {
 }
 
 suimon_testkit::conformance!(a_cluster, subject(), lacks: [Balance, RawClock]);
+suimon_testkit::promises!(promises_of_a_cluster, World::new(Arc::new(store_on(cluster())), runtime().handle().clone()));
 
 /// spring-cloud/spring-cloud-gateway#248: keys of one call lay in two slots, and the error
 /// was taken for an answer: everybody passed.

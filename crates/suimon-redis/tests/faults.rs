@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use suimon::store::{Outcome, RequestId, Settling, Store, Verb};
+use suimon::{Cost, Settlement};
 use suimon_redis::RedisStore;
 use suimon_testkit::servers::Redis;
 use support::proxy::Proxy;
@@ -159,6 +161,31 @@ fn an_answer_that_is_lost_is_told_again_to_the_same_id() {
             assert_eq!(remaining(&reply), 99 - round);
         }
     });
+    assert_eq!(without_expiry(server()), Vec::<String>::new());
+}
+
+/// Without an id it has been settled, or not, and nobody knows.
+#[test]
+fn a_settlement_whose_answer_is_lost_is_done_once_with_an_id() {
+    let proxy = Proxy::to(server().port());
+    let (store, key, limits) = (support::store_at(&proxy.url()), fresh_key("settled"), limits(POLICY));
+    let left = || remaining(&runtime().block_on(allow(&store, &key, &limits, 0)).unwrap());
+    for (round, actual, expected) in [(1, 6, 94), (2, 3, 91)] {
+        let reserve = support::call(vec![support::part(&key, &limits, 5)], Verb::Reserve { max_wait: None });
+        let Outcome::Booked(_, ticket) = runtime().block_on(store.decide(&reserve)).unwrap().outcome else { panic!() };
+        let id = RequestId::new(format!("{key}:{round}"), Duration::from_secs(60)).unwrap();
+        let (limits, actual) = (vec![limits.clone()], vec![Cost::whole(actual)]);
+        let settling = Settling { ticket, limits, actual, id: Some(id), at: None };
+        proxy.swallow(1);
+        assert!(runtime().block_on(store.settle(&settling)).unwrap_err().is_unavailable());
+        let settled = runtime().block_on(store.settle(&settling)).unwrap();
+        let unused = Settlement::Refunded(Cost::whole(2));
+        assert_eq!(settled, if round == 1 { Settlement::Charged(Cost::ONE) } else { unused });
+        assert_eq!(left(), expected);
+        let other = Settling { actual: vec![Cost::whole(9)], ..settling };
+        assert_eq!(runtime().block_on(store.settle(&other)).unwrap(), settled);
+        assert_eq!(left(), expected);
+    }
     assert_eq!(without_expiry(server()), Vec::<String>::new());
 }
 

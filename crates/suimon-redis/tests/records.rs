@@ -12,7 +12,7 @@ use proptest::sample::select;
 use suimon::store::{
     Call, Limits, Outcome, Part, Record, Reply, RequestId, Settling, Store, Ticket, Verb, decide, settle,
 };
-use suimon::{Carry, Cost, Error, Settlement, Timestamp, Utc};
+use suimon::{Carry, Cost, Error, Limit, Settlement, Timestamp, Utc};
 use suimon_redis::RedisStore;
 use support::{cases, fresh_key, limits_in, runtime, store};
 
@@ -21,7 +21,7 @@ use support::{cases, fresh_key, limits_in, runtime, store};
 struct Step {
     millis: u64,
     verb: u8,
-    /// The versions of the limits that the caller knows, and the costs.
+    /// The versions of the limits that the caller knows, and the costs; of the first key alone for a lease.
     first: (usize, u64),
     second: Option<(usize, u64)>,
     within: Option<u64>,
@@ -35,7 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
     let within = prop::option::of(0..3000_u64);
     let rare = || prop::option::weighted(0.2, 0..4_u8);
     let settles = prop::option::weighted(0.2, (0..3_usize, 0..6_u64));
-    (gap, 0..8_u8, part(), prop::option::of(part()), within, rare(), settles).prop_map(
+    (gap, 0..11_u8, part(), prop::option::of(part()), within, rare(), settles).prop_map(
         |(millis, verb, first, second, within, id, settles)| Step { millis, verb, first, second, within, id, settles },
     )
 }
@@ -46,7 +46,7 @@ fn simple_policy() -> impl Strategy<Value = String> {
     let size = || select(vec![4, 5, 10, 20]);
     let limit = || {
         prop_oneof![
-            4 => (rate(), size()).prop_map(|(rate, size)| format!("bucket {rate}/s burst {size}")),
+            6 => (rate(), size()).prop_map(|(rate, size)| format!("bucket {rate}/s burst {size}")),
             2 => (rate(), size()).prop_map(|(rate, size)| format!("pace {rate}/s savings {size} max_cost 5")),
             2 => size().prop_map(|size| format!("window {size}/2s")),
             2 => size().prop_map(|size| format!("fixed {size}/3s")),
@@ -89,6 +89,11 @@ impl Records {
     }
 }
 
+/// Half tokens, which all of the rates count without rounding.
+fn halves(number: u64) -> Cost {
+    Cost::new(number / 2, u32::try_from(number % 2).unwrap() * 500_000_000).unwrap()
+}
+
 /// A booking in both: the tickets, and the limits it was made under.
 type Bookings = Vec<(Ticket, Ticket, Vec<Arc<Limits>>)>;
 
@@ -97,8 +102,6 @@ struct Both {
     records: Records,
     keys: [Arc<str>; 2],
     versions: [Vec<Arc<Limits>>; 2],
-    /// The highest version that a key has met.
-    met: [usize; 2],
     bookings: Bookings,
     now: u64,
 }
@@ -114,19 +117,26 @@ impl Both {
             0 => Verb::Peek,
             1..4 => Verb::Allow,
             4..7 => Verb::Reserve { max_wait: step.within.map(Duration::from_millis) },
-            _ => Verb::Adopt,
+            7 => Verb::Adopt,
+            _ => Verb::Lease {
+                lifetime: Duration::from_millis(step.within.unwrap_or(1000)),
+                least: halves(u64::from(step.verb) - 8),
+            },
         };
+        let is_lease = step.verb >= 8;
         let mut parts = Vec::new();
-        for (of, asked) in [Some(step.first), step.second].into_iter().enumerate() {
+        for (of, asked) in [Some(step.first), step.second.filter(|_| !is_lease)].into_iter().enumerate() {
             let Some((version, cost)) = asked else { continue };
-            // A booking under limits that do not govern is not given back there, and is here.
-            let version = if step.verb >= 4 { version.max(self.met[of]) } else { version };
             let limits = self.versions[of][version].clone();
-            parts.push(Part { key: self.keys[of].clone(), limits, cost: Cost::whole(cost) });
+            let cost = if is_lease { halves(7 * cost) } else { Cost::whole(cost) };
+            parts.push(Part { key: self.keys[of].clone(), limits, cost });
         }
-        let id = step
-            .id
-            .map(|id| RequestId::new(format!("{}:{id}:{}", self.keys[0], parts.len()), Duration::from_secs(600)));
+        // Redis looks at the arguments first, also where it has been answered already.
+        let lends = matches!(parts[0].limits.gate().policy().limits(), [Limit::Bucket(_)]);
+        let id = step.id.filter(|_| !is_lease || lends).map(|id| {
+            let id = format!("{}:{id}:{}:{is_lease}", self.keys[0], parts.len());
+            RequestId::new(id, Duration::from_secs(600)).unwrap()
+        });
         let call = Call { parts, verb, id, at };
         let expected = self.records.decide(&call);
         let got = runtime().block_on(self.redis.decide(&call));
@@ -137,16 +147,11 @@ impl Both {
         let wait = |outcome: &Outcome| if let Outcome::Booked(_, ticket) = outcome { Some(ticket.wait) } else { None };
         assert_eq!(got.outcome.decision(), expected.outcome.decision(), "{call:?}");
         assert_eq!(wait(&got.outcome), wait(&expected.outcome), "{call:?}");
+        let leased = |outcome: &Outcome| if let Outcome::Booked(_, ticket) = outcome { ticket.leased() } else { None };
+        assert_eq!(leased(&got.outcome), leased(&expected.outcome), "{call:?}");
         assert_eq!((got.now, got.replayed), (expected.now, expected.replayed), "{call:?}");
         if got.replayed {
             return;
-        }
-        let is_written = matches!(got.outcome, Outcome::Booked(..))
-            || matches!(verb, Verb::Allow | Verb::Adopt) && support::passes(got);
-        for part in call.parts.iter().filter(|_| is_written) {
-            let of = usize::from(part.key != self.keys[0]);
-            let version = usize::try_from(part.limits.version()).unwrap();
-            self.met[of] = self.met[of].max(version);
         }
         if let (Outcome::Booked(_, mine), Outcome::Booked(_, theirs)) = (&got.outcome, &expected.outcome) {
             let limits = call.parts.iter().map(|part| part.limits.clone()).collect();
@@ -158,7 +163,7 @@ impl Both {
         let Some(index) = self.bookings.len().checked_sub(back + 1) else { return };
         let (mine, theirs, limits) = self.bookings.remove(index);
         let actual = vec![Cost::whole(actual); limits.len()];
-        let settling = |ticket| Settling { ticket, limits: limits.clone(), actual: actual.clone(), at };
+        let settling = |ticket| Settling { ticket, limits: limits.clone(), actual: actual.clone(), id: None, at };
         let expected = self.records.settle(&settling(theirs)).unwrap();
         let got = runtime().block_on(self.redis.settle(&settling(mine))).unwrap();
         assert_eq!(got, expected);
@@ -182,7 +187,6 @@ proptest! {
             records: Records::default(),
             keys: [fresh_key("first"), fresh_key("second")],
             versions: [version(0), version(1)],
-            met: [0, 0],
             bookings: Vec::new(),
             // The beginning of a window of three seconds.
             now: 1_796_000_001_000_000_000,

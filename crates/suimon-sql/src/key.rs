@@ -17,10 +17,15 @@ pub(crate) fn stored(key: &str) -> Vec<u8> {
     }
 }
 
+/// What the ids of requests are of.
+pub(crate) const CALL: &[u8] = b"call";
+pub(crate) const SETTLEMENT: &[u8] = b"settlement";
+
 /// The id of a request as it is stored, which is the own of the first key of the
-/// request: other keys may have the same.
-pub(crate) fn request(first_key: &str, id: &str) -> Vec<u8> {
+/// request, and of calls or of settlements: others may have the same.
+pub(crate) fn request(of: &[u8], first_key: &str, id: &str) -> Vec<u8> {
     let mut hash = Sha256::new();
+    hash.update(of);
     hash.update(u64::try_from(first_key.len()).unwrap_or(u64::MAX).to_le_bytes());
     hash.update(first_key);
     hash.update(id);
@@ -46,8 +51,9 @@ mod tests {
 
     #[test]
     fn ids_belong_to_a_key() {
-        assert_eq!(request("a", "1"), request("a", "1"));
-        assert_ne!(request("a", "1"), request("b", "1"));
-        assert_ne!(request("a", "b1"), request("ab", "1"));
+        assert_eq!(request(CALL, "a", "1"), request(CALL, "a", "1"));
+        assert_ne!(request(CALL, "a", "1"), request(CALL, "b", "1"));
+        assert_ne!(request(CALL, "a", "b1"), request(CALL, "ab", "1"));
+        assert_ne!(request(CALL, "a", "1"), request(SETTLEMENT, "a", "1"));
     }
 }

@@ -69,7 +69,7 @@
 //! - before the commit was sent: nothing is charged, and it is tried again within the deadline;
 //! - after it: charged or not, nobody knows. With a request id the store asks again by
 //!   itself and gets the recorded answer; without one the call fails, and at most its own
-//!   cost is charged in vain. So an outage costs each caller that is in the middle
+//!   cost is charged in vain. The same goes for the settlement of a booking. So an outage costs each caller that is in the middle
 //!   of a call up to the cost of that call, and never lets more pass than the limit.
 //!
 //! More passes only where a database forgets what it has acknowledged. After a power cut or

@@ -8,7 +8,7 @@ use suimon::{Calendar, Error, Settlement};
 
 use crate::builder::{OpenError, SqlBuilder};
 use crate::dialect::Tables;
-use crate::key;
+use crate::key::{self, CALL, SETTLEMENT};
 use crate::session::Pool;
 use crate::sweep::{Sweeper, Sweeping};
 use crate::work::{Decide, Peek, Settle, keys};
@@ -124,7 +124,7 @@ impl SqlStore {
             return shared.in_time(Peek { call, keys: &keys }).await;
         }
         let id = call.id.as_ref().zip(call.parts.first());
-        let id = id.map(|(id, part)| (key::request(&part.key, id.as_str()), id.lifetime()));
+        let id = id.map(|(id, part)| (key::request(CALL, &part.key, id.as_str()), id.lifetime()));
         let reply = shared.in_time(Decide { call, keys: &keys, id: id.as_ref() }).await?;
         if let Some(sweeping) = Sweeping::if_due(self) {
             tokio::spawn(sweeping.run());
@@ -141,7 +141,13 @@ impl Store for SqlStore {
     fn settle<'a>(&'a self, settling: &'a Settling) -> Acting<'a, Settlement> {
         Box::pin(async move {
             let keys = keys(settling.ticket.parts.iter().map(|(key, _)| key))?;
-            self.0.in_time(Settle { settling, keys: &keys }).await
+            let id = settling.id.as_ref().zip(settling.ticket.parts.first());
+            let id = id.map(|(id, (key, _))| (key::request(SETTLEMENT, key, id.as_str()), id.lifetime()));
+            let settlement = self.0.in_time(Settle { settling, keys: &keys, id: id.as_ref() }).await?;
+            if let Some(sweeping) = Sweeping::if_due(self) {
+                tokio::spawn(sweeping.run());
+            }
+            Ok(settlement)
         })
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use suimon::store::{Call, Decided, Record, Reply, Settling, decide, settle};
+use suimon::store::{
+    Call, Decided, Record, Reply, Settling, decide, settle, settlement_from_bytes, settlement_to_bytes,
+};
 use suimon::{Error, Settlement, Timestamp};
 use tokio::time::{sleep, timeout_at};
 
@@ -58,6 +60,8 @@ pub(crate) struct Decide<'a> {
 pub(crate) struct Settle<'a> {
     pub(crate) settling: &'a Settling,
     pub(crate) keys: &'a [(usize, Vec<u8>)],
+    /// The id as it is stored, and its lifetime.
+    pub(crate) id: Option<&'a (Vec<u8>, Duration)>,
 }
 
 impl Work for Peek<'_> {
@@ -90,14 +94,10 @@ impl Work for Decide<'_> {
             session.undo().await;
             return Reply::from_bytes(&answer).map_err(Stop::Refused);
         }
-        let Decided { reply, records } =
+        let Decided { reply, mut records } =
             decide(self.call, &read.records, read.now, &*shared.calendar).map_err(Stop::Refused)?;
-        let recording = self.id.map(|(id, lifetime)| Recording {
-            id,
-            reply: reply.to_bytes(),
-            now: read.now,
-            expires_at: read.now.saturating_add(*lifetime),
-        });
+        read.keep_by_the_clock(&mut records);
+        let recording = self.id.map(|id| read.recording(id, reply.to_bytes()));
         let added = shared.write(session, self.keys, &read.records, &records, recording.as_ref()).await?;
         // By a time that a test has made up, rows would look old.
         if self.call.at.is_none() {
@@ -112,15 +112,25 @@ impl Work for Settle<'_> {
 
     /// What was settled twice would be charged or given back twice.
     fn is_repeatable(&self) -> bool {
-        false
+        self.id.is_some()
     }
 
     async fn attempt(&self, shared: &Shared, session: &mut Session<'_>, left: Duration) -> Result<Settlement, Stop> {
-        let rows = session.run(shared.tables.lock(self.keys, None, left)).await.map_err(Stop::Before)?;
+        let id = self.id.map(|(id, _)| &id[..]);
+        let rows = session.run(shared.tables.lock(self.keys, id, left)).await.map_err(Stop::Before)?;
         let read = Read::from(rows, self.settling.ticket.parts.len(), self.settling.at)?;
+        if let Some(answer) = read.answer {
+            session.undo().await;
+            return settlement_from_bytes(&answer).map_err(Stop::Refused);
+        }
         let settled = settle(self.settling, &read.records, read.now, &*shared.calendar);
-        let (settlement, records) = settled.map_err(Stop::Refused)?;
-        shared.write(session, self.keys, &read.records, &records, None).await?;
+        let (settlement, mut records) = settled.map_err(Stop::Refused)?;
+        read.keep_by_the_clock(&mut records);
+        let recording = self.id.map(|id| read.recording(id, settlement_to_bytes(settlement)));
+        let added = shared.write(session, self.keys, &read.records, &records, recording.as_ref()).await?;
+        if self.settling.at.is_none() {
+            shared.sweeper.added(added);
+        }
         Ok(settlement)
     }
 }
@@ -215,6 +225,8 @@ impl Shared {
 /// What was read in a transaction.
 struct Read {
     records: Vec<Option<Record>>,
+    /// The server's time, and that of the call.
+    clock: Timestamp,
     now: Timestamp,
     /// The recorded answer of the request, if it has not expired.
     answer: Option<Vec<u8>>,
@@ -222,13 +234,15 @@ struct Read {
 
 impl Read {
     fn from(rows: Vec<Row>, parts: usize, at: Option<Timestamp>) -> Result<Read, Stop> {
-        let mut read = Read { records: vec![None; parts], now: at.unwrap_or_else(now), answer: None };
+        let clock = now();
+        let mut read = Read { records: vec![None; parts], clock, now: at.unwrap_or(clock), answer: None };
         for row in rows {
             let [first, second, third] = row.numbers;
             let [text, bytes] = row.bytes;
             if row.tag == CLOCK {
-                if let (None, Some(micros)) = (at, first) {
-                    read.now = Timestamp::from_nanos(micros.cast_unsigned().saturating_mul(1000));
+                if let Some(micros) = first {
+                    read.clock = Timestamp::from_nanos(micros.cast_unsigned().saturating_mul(1000));
+                    read.now = at.unwrap_or(read.clock);
                 }
                 let expires_at = second.map(|nanos| Timestamp::from_nanos(nanos.cast_unsigned()));
                 read.answer = text.filter(|_| expires_at > Some(read.now));
@@ -248,6 +262,20 @@ impl Read {
         }
         Ok(read)
     }
+
+    /// Of a time that a test has made up, a record is as far from its end as of the server's,
+    /// by which it is removed.
+    fn keep_by_the_clock(&self, records: &mut [Option<Record>]) {
+        if self.now != self.clock {
+            for record in records.iter_mut().flatten() {
+                record.fresh_at = self.clock.saturating_add(record.fresh_at.saturating_since(self.now));
+            }
+        }
+    }
+
+    fn recording<'a>(&self, (id, lifetime): &'a (Vec<u8>, Duration), reply: Vec<u8>) -> Recording<'a> {
+        Recording { id, reply, now: self.now, expires_at: self.now.saturating_add(*lifetime) }
+    }
 }
 
 /// The machine's time, for a database without a clock of its own.
@@ -263,7 +291,7 @@ pub(crate) fn keys<'a>(keys: impl Iterator<Item = &'a Arc<str>>) -> Result<Vec<(
     keys.sort_by(|(_, one), (_, other)| one.cmp(other));
     match keys.windows(2).find(|pair| pair[0].1 == pair[1].1) {
         None => Ok(keys),
-        Some(pair) => Err(Error::unavailable(format!(
+        Some(pair) => Err(Error::unsupported(format!(
             "the parts {} and {} of a call have the same key: one part with the sum of their costs says what is meant",
             pair[0].0, pair[1].0
         ))),

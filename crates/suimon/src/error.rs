@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use suimon_core::{Cost, Error as CoreError, Policy, Retry};
 
+use crate::store::RequestId;
+
 /// Why a verb of a limiter did not go through: bad arguments, a refusal where
 /// waiting was wanted, a limiter that is closed, a store that is away.
 ///
@@ -21,6 +23,8 @@ enum Kind {
     Unavailable(Box<dyn StdError + Send + Sync>),
     NotOneWord(String),
     NoLease,
+    IdLength(usize),
+    IdLifetime(Duration),
     Unsupported(Box<dyn StdError + Send + Sync>),
     Core(CoreError),
 }
@@ -111,6 +115,21 @@ impl Error {
         self.core().is_some_and(CoreError::is_invalid_cost)
     }
 
+    pub(crate) fn id_length(asked: usize) -> Error {
+        Error(Arc::new(Kind::IdLength(asked)))
+    }
+
+    pub(crate) fn id_lifetime(asked: Duration) -> Error {
+        Error(Arc::new(Kind::IdLifetime(asked)))
+    }
+
+    /// The id of a request is empty or too long, or its answer was to be kept too
+    /// long or too short: see [`RequestId`].
+    #[must_use]
+    pub fn is_invalid_id(&self) -> bool {
+        matches!(*self.0, Kind::IdLength(_) | Kind::IdLifetime(_))
+    }
+
     /// The error of the deciding core, where it is one.
     #[must_use]
     pub fn core(&self) -> Option<&CoreError> {
@@ -155,6 +174,17 @@ impl fmt::Display for Error {
             ),
             Kind::NoLease => f.write_str("tokens can be leased of one bucket only, by a store that can lend"),
             Kind::Unsupported(source) => source.fmt(f),
+            Kind::IdLength(asked) => write!(
+                f,
+                "an id of {asked} bytes is out of range: it has at least 1 and at most {}; take a hash of what is longer",
+                RequestId::MAX_LEN
+            ),
+            Kind::IdLifetime(asked) => write!(
+                f,
+                "{asked:?} is out of range for the answer of an id: it is kept for at least {:?} and at most {:?}",
+                RequestId::MIN_LIFETIME,
+                RequestId::MAX_LIFETIME
+            ),
             Kind::Core(error) => error.fmt(f),
         }
     }

@@ -11,6 +11,7 @@
 //! pass the same suite of tests.
 
 mod deciding;
+mod kept;
 mod leases;
 mod memory;
 mod wire;
@@ -24,7 +25,9 @@ use std::time::Duration;
 use suimon_core::{Calendar, Carry, Cost, Decision, Gate, Policy, Retry, Settlement, Status, Timestamp};
 
 pub use deciding::{Decided, Record, decide, settle};
+pub use leases::LeaseTicket;
 pub use memory::MemoryStore;
+pub use wire::{settlement_from_bytes, settlement_to_bytes};
 
 use crate::Error;
 
@@ -37,7 +40,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// One atomic step, at the store's own time unless the call brings one. A call
     /// with an id that has been answered within the id's lifetime gets the recorded
-    /// answer and charges nothing.
+    /// answer and charges nothing, see [`RequestId`].
     ///
     /// # Errors
     /// [`Error::is_cost_too_large`] and the like for arguments,
@@ -45,8 +48,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// whether the call was charged then is unknown, unless it has an id and is retried.
     fn decide<'a>(&'a self, call: &'a Call) -> Acting<'a, Reply>;
 
-    /// Settles a booking, once: charges what went beyond the estimate, or gives back
+    /// Settles a booking: charges what went beyond the estimate, or gives back
     /// what was not needed, as far as that mints nothing.
+    ///
+    /// To be called once for each booking: a second time would charge, or give back, twice. Where
+    /// an answer is lost the settlement may have been done or not; with an id
+    /// it can be asked for again, and is done once.
     ///
     /// # Errors
     /// As for [`decide`](Store::decide).
@@ -67,9 +74,15 @@ pub struct Call {
     pub parts: Vec<Part>,
     /// What to do.
     pub verb: Verb,
-    /// So that a retry is answered alike and charged once.
+    /// So that a retry is answered alike and charged once. It belongs to the key of the first part.
     pub id: Option<RequestId>,
     /// A time in place of the store's, for tests.
+    ///
+    /// All calls of a key are to bring one, or none of them: the key remembers the latest time
+    /// that it has seen. How long a store keeps its record is counted by the store's own
+    /// time all the same, in which so much has to pass as is missing at this one. The
+    /// answers of ids are the exception where a store removes what has expired by its
+    /// own time: made at a time long past, they may be gone at once.
     pub at: Option<Timestamp>,
 }
 
@@ -158,6 +171,21 @@ impl Limits {
 }
 
 /// The id of a request: who retries it gets the answer of the first time.
+///
+/// An id belongs to one key: of a call the key of the first part, of a settlement that of the first
+/// part of the ticket. The same id with another key is another request. Calls and
+/// settlements do not meet either: a booking and its settlement may have the same id.
+///
+/// ```
+/// use std::time::Duration;
+/// use suimon::store::RequestId;
+///
+/// let id = RequestId::new("7f3a", Duration::from_secs(600))?;
+/// assert_eq!(id.as_str(), "7f3a");
+/// let error = RequestId::new("x".repeat(201), Duration::from_secs(600)).unwrap_err();
+/// assert!(error.is_invalid_id());
+/// # Ok::<(), suimon::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId {
     id: Arc<str>,
@@ -165,12 +193,27 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// An id of at most 200 bytes, and how long its answer is kept: a millisecond at
+    /// The most bytes of an id.
+    pub const MAX_LEN: usize = 200;
+    /// The shortest time for which an answer is kept.
+    pub const MIN_LIFETIME: Duration = Duration::from_millis(1);
+    /// The longest time for which an answer is kept: a week.
+    pub const MAX_LIFETIME: Duration = Duration::from_secs(7 * 86_400);
+
+    /// An id of 1 to 200 bytes, and how long its answer is kept: a millisecond at
     /// least, a week at most.
-    #[must_use]
-    pub fn new(id: impl Into<Arc<str>>, lifetime: Duration) -> RequestId {
-        let lifetime = lifetime.clamp(Duration::from_millis(1), Duration::from_secs(7 * 86_400));
-        RequestId { id: id.into(), lifetime }
+    ///
+    /// # Errors
+    /// [`Error::is_invalid_id`] for other lengths and lifetimes.
+    pub fn new(id: impl Into<Arc<str>>, lifetime: Duration) -> Result<RequestId, Error> {
+        let id = id.into();
+        if id.is_empty() || id.len() > RequestId::MAX_LEN {
+            return Err(Error::id_length(id.len()));
+        }
+        if !(RequestId::MIN_LIFETIME..=RequestId::MAX_LIFETIME).contains(&lifetime) {
+            return Err(Error::id_lifetime(lifetime));
+        }
+        Ok(RequestId { id, lifetime })
     }
 
     /// The id.
@@ -234,7 +277,7 @@ impl Ticket {
     /// The tokens of a lease; `None` for a booking.
     #[must_use]
     pub fn leased(&self) -> Option<Cost> {
-        leases::Place::from_bytes(&self.parts.first()?.1).map(|place| place.granted)
+        LeaseTicket::from_bytes(&self.parts.first()?.1).map(|lease| lease.granted)
     }
 }
 
@@ -247,6 +290,9 @@ pub struct Settling {
     pub limits: Vec<Arc<Limits>>,
     /// What it really cost, in each part.
     pub actual: Vec<Cost>,
-    /// A time in place of the store's, for tests.
+    /// So that a retry is answered alike, and the booking is settled once. It belongs to the key of the
+    /// first part.
+    pub id: Option<RequestId>,
+    /// A time in place of the store's, for tests, see [`Call::at`].
     pub at: Option<Timestamp>,
 }

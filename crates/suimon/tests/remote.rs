@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_executor::block_on;
 use suimon::clock::ManualClock;
 use suimon::store::{Acting, Call, MemoryStore, Reply, RequestId, Settling, Store};
-use suimon::{Carry, Error, Outage, Remote, RemoteBuilder, Request, Settlement};
+use suimon::{Carry, Cost, Error, Outage, Remote, RemoteBuilder, Request, Settlement};
 
 const WORKS: u8 = 0;
 const FAILS: u8 = 1;
@@ -159,7 +159,7 @@ fn a_reservation_is_settled_or_stays_charged() {
 fn a_request_with_an_id_is_charged_once() {
     let (store, clock) = store();
     let limiter = remote(&store, "bucket 10/h").build().unwrap();
-    let id = |id: &str| RequestId::new(id, Duration::from_secs(60));
+    let id = |id: &str| RequestId::new(id, Duration::from_secs(60)).unwrap();
     // The answer is lost on its way: whether it was charged is not known.
     store.set(LOSES);
     assert!(block_on(limiter.allow_once(id("a"), 4)).unwrap_err().is_unavailable());
@@ -175,6 +175,26 @@ fn a_request_with_an_id_is_charged_once() {
     clock.advance(Duration::from_secs(61));
     let late = block_on(limiter.allow_once(id("a"), 4)).unwrap();
     assert!(!late.is_replayed() && !late.is_allowed());
+}
+
+#[test]
+fn a_settlement_with_an_id_can_be_tried_again() {
+    let (store, _) = store();
+    let limiter = remote(&store, "bucket 10/h").build().unwrap();
+    let remaining = || limiter.peek(0).unwrap().decision().status().remaining();
+    let place = limiter.reserve(8).unwrap();
+    let id = || RequestId::new("a", Duration::from_secs(60)).unwrap();
+    // Whether it was settled is not known.
+    store.set(LOSES);
+    assert!(block_on(place.settle_once(id(), 9)).unwrap_err().is_unavailable());
+    store.set(WORKS);
+    eventually(|| limiter.peek(0).is_ok());
+    for _ in 0..2 {
+        assert_eq!(block_on(place.settle_once(id(), 9)).unwrap(), Settlement::Charged(Cost::ONE));
+        assert_eq!(remaining(), 1);
+    }
+    drop(place);
+    assert_eq!(remaining(), 1);
 }
 
 #[test]

@@ -1,5 +1,5 @@
--- Several limits, several keys, windows, request ids, changes of limits, settling: one
--- step, all or nothing. `kinds.lua` comes before it. `record.rs` has the layout of a value,
+-- Several limits, several keys, windows, request ids, changes of limits, leases, settling: one
+-- step, all or nothing. `kinds.lua`, `leases.lua` and `lend.lua` come before it. `record.rs` has the layout of a value,
 -- `plan.rs` that of the arguments.
 local verb, wait, wait_n, lifetime, parts
 verb, now, now_n, wait, wait_n, lifetime, parts = unpack('<ddddddd', ARGV[1])
@@ -17,25 +17,30 @@ if is_real then
 end
 
 -- The values, and whether all of them are under the limits that they are asked about.
-local values, found, replaced = {}, {}, {}
+local values, found, replaced, epochs = {}, {}, {}, {}
 local is_other, seen, seen_n = false, now, now_n
 for p = 1, parts do
   local a = 4 * p - 2
   local tag, old = ARGV[a], ARGV[a + 2]
+  local does, _, _, _, since = unpack('<ddddd', ARGV[a + 1])
   local v = call('GET', KEYS[p])
   found[p] = v
-  if v and old ~= '' and v == old then
+  if does == NOTHING then
+    v = false
+  elseif v and old ~= '' and v == old then
     v, replaced[p] = ARGV[a + 3], true
   end
   if v then
-    if #v >= 32 + #tag and sub(v, -#tag) == tag then
-      local at, at_n = unpack('<dd', v, 17)
+    if #v >= 40 + #tag and sub(v, -#tag) == tag then
+      local epoch, at, at_n = unpack('<ddd', v, 17)
+      epochs[p] = epoch
       if later(at, at_n, seen, seen_n) then
         seen, seen_n = at, at_n
       end
-    elseif unpack('<d', ARGV[a + 1]) == GIVES_BACK then
-      -- After a change of the limits nothing is given back.
-      v = false
+      if does == GIVES_BACK and epoch ~= since then
+        -- What was given back since then is not known any more.
+        v = false
+      end
     else
       is_other = true
     end
@@ -50,13 +55,13 @@ now, now_n = seen, seen_n
 local latest, latest_n = sum(now, now_n, wait, wait_n, 1000)
 
 -- Reads the limits of all parts, each with its state.
-local limits, passes = {}, true
+local limits, leases, passes = {}, {}, true
 for p = 1, parts do
   local blob, v = ARGV[4 * p - 1], values[p]
-  local does, is_free, count, _, at = unpack('<dddd', blob)
-  local pos = 33
+  local does, is_free, count, _, _, at = unpack('<ddddd', blob)
+  local pos, has_leases = 41, v and unpack('<d', v) < 0
   for _ = 1, count do
-    local l = {part = p, does = does, is_free = is_free == 1}
+    local l = {part = p, does = does, is_free = is_free == 1, leases = ''}
     local ready, ready_n = now, now_n
     l.kind, at = unpack('<d', blob, at)
     if l.kind == GCRA then
@@ -65,7 +70,17 @@ for p = 1, parts do
       if v then
         l.tat, l.tat_f, l.back, l.back_f, pos = unpack('<dddd', v, pos)
       end
-      if not l.is_free then
+      if verb == LEASE then
+        l.all, l.all_f, l.want, l.want_f, l.least, l.least_f, at = unpack('<dddddd', blob, at)
+        l.four, l.four_f, l.token, l.token_f, l.lifetime, l.lifetime_n, at = unpack('<dddddd', blob, at)
+      elseif does == RETURNS and count == 1 then
+        l.at, l.at_n, l.number, at = unpack('<ddd', blob, at)
+      end
+      if has_leases and count == 1 then
+        local now_f = now_n * (l.unit / 1000)
+        l.tat, l.tat_f, l.leases, l.ends, l.low, l.low_f = settle_leases(v, pos, l.unit, now, now_f, l.tat, l.tat_f)
+      end
+      if not l.is_free and not (verb == LEASE and l.cost == 0 and l.cost_f == 0) then
         local last, last_f = sum(now, now_n * (l.unit / 1000), l.slack, l.slack_f, l.unit)
         if later(l.tat, l.tat_f, last, last_f) then
           passes = false
@@ -110,11 +125,14 @@ for p = 1, parts do
     l.begin, l.begin_n = ready, ready_n
     limits[#limits + 1] = l
   end
+  -- Those of a bucket that has become something else stay as they are.
+  leases[p] = has_leases and not limits[#limits].low and sub(v, pos, -1 - #ARGV[4 * p - 2]) or ''
 end
 
 -- Charges them, for a start at which all are ready.
 local start, start_n = now, now_n
-local charges = verb == SETTLE or passes and (verb == ALLOW or verb == RESERVE)
+local charges = verb == SETTLE or passes and (verb == ALLOW or verb == RESERVE or verb == LEASE)
+local booked = ''
 if charges then
   if verb == RESERVE then
     for _, l in ipairs(limits) do
@@ -127,21 +145,39 @@ if charges then
     return 'F'
   end
   for _, l in ipairs(limits) do
-    if l.is_free then
+    if verb == LEASE then
+      booked = lend(l)
+      if l.tat > MOST then
+        return 'F'
+      end
+    elseif l.is_free or l.does == NOTHING then
       -- A cost of zero changes nothing.
+    elseif l.does == RETURNS then
+      l.changes = l.leases ~= '' and take_back(l)
     elseif l.does == GIVES_BACK then
       if not values[l.part] then
-        -- All of it has come back.
+        -- All of it has come back, or it is not known how much of it.
       elseif l.kind == GCRA then
-        -- `slack` is the arrival right after the booking, with what had been given back before.
-        local most, most_f = difference(l.slack, l.slack_f, l.back, l.back_f, l.unit)
-        most, most_f = difference(most, most_f, now, now_n * (l.unit / 1000), l.unit)
+        -- `slack` is the arrival right after the booking, `spare` what had been given back before.
+        local since, since_f = difference(l.back, l.back_f, l.spare, l.spare_f, l.unit)
+        local most, most_f = difference(l.slack, l.slack_f, since, since_f, l.unit)
+        local low, low_f = now, now_n * (l.unit / 1000)
+        if l.leases ~= '' then
+          local _, floor, floor_f = leases_of(l)
+          if later(floor, floor_f, low, low_f) then
+            low, low_f = floor, floor_f
+          end
+          if later(l.low, l.low_f, low, low_f) then
+            low, low_f = l.low, l.low_f
+          end
+        end
+        most, most_f = difference(most, most_f, low, low_f, l.unit)
         if most >= 0 then
           if later(most, most_f, l.cost, l.cost_f) then
             most, most_f = l.cost, l.cost_f
           end
           l.tat, l.tat_f = difference(l.tat, l.tat_f, most, most_f, l.unit)
-          l.back, l.back_f = sum(l.back, l.back_f, most, most_f, l.unit)
+          count_back(l, most, most_f)
         end
       elseif l.kind == WINDOW then
         window_give_back(l)
@@ -156,11 +192,11 @@ if charges then
         l.tat, l.tat_f = start, start_f
       end
       l.tat, l.tat_f = sum(l.tat, l.tat_f, l.cost, l.cost_f, l.unit)
-      if l.tat + l.back > MOST then
+      if l.tat > MOST then
         if verb ~= SETTLE then
           return 'F'
         end
-        l.tat = MOST - l.back
+        l.tat = MOST
       end
     elseif l.kind == WINDOW then
       window_charge(l, start, start_n)
@@ -177,13 +213,26 @@ end
 -- What is told of each limit, what is kept, and when it is as good as new.
 local told, kept, fresh = {}, {}, {}
 for p = 1, parts do
-  kept[p], fresh[p] = {}, now
+  kept[p], fresh[p], epochs[p] = {}, now, epochs[p] or now
+  if #leases[p] > 24 then
+    fresh[p] = math.max(now, unpack('<d', leases[p], #leases[p] - 55) + 1)
+  end
 end
 for i, l in ipairs(limits) do
   local state, digest, free = '', nil, now
   if l.kind == GCRA then
     state = pack('<dddd', l.tat, l.tat_f, l.back, l.back_f)
-    free = l.tat + l.back + 2
+    free = l.tat + 2
+    if l.is_over then
+      epochs[l.part] = math.max(now, epochs[l.part] + 1)
+    end
+    if l.low or verb == LEASE then
+      leases[l.part] = l.leases
+      if l.leases ~= '' then
+        local _, _, left, ends = settle_leases(l.leases, 1, l.unit, now, now_n * (l.unit / 1000), l.tat, l.tat_f)
+        leases[l.part], free = left, math.max(free, ends)
+      end
+    end
   elseif l.kind == WINDOW then
     state = pack('<ddd', l.count, l.used, l.used_f) .. l.log
     local last, last_n, full, full_n = -1, 0, -1, 0
@@ -226,16 +275,24 @@ for p = 1, parts do
         expiry, how, ms = 0, 'PX', math.ceil((fresh[p] - now) / 1000) + 600000
       end
       local is = unpack('<d', ARGV[a + 1], 25)
-      local value = pack('<dddd', is, expiry, now, now_n) .. table.concat(kept[p]) .. ARGV[a]
+      if leases[p] ~= '' then
+        is = -is
+      end
+      local value = pack('<ddddd', is, expiry, epochs[p], now, now_n) .. table.concat(kept[p]) .. leases[p] .. ARGV[a]
       call('SET', KEYS[p], value, how, ms)
     end
-  elseif found[p] and call('PTTL', KEYS[p]) == -1 then
+  elseif values[p] and call('PTTL', KEYS[p]) == -1 then
     -- Somebody has taken its expiry away.
     call('PEXPIRE', KEYS[p], math.ceil(math.max(fresh[p] - now, 0) / 1000) + 1000)
   end
 end
 
-local answer = (passes and 'A' or 'D') .. pack('<dddd', now, now_n, start, start_n) .. table.concat(told)
+if verb == RESERVE then
+  for p = 1, parts do
+    booked = booked .. pack('<d', epochs[p])
+  end
+end
+local answer = (passes and 'A' or 'D') .. pack('<dddd', now, now_n, start, start_n) .. table.concat(told) .. booked
 if id then
   -- With it, what was asked: so it can be read by whoever asks again.
   call('SET', id, pack('<I4', #answer) .. answer .. ARGV[4 * parts + 2], 'PX', lifetime)

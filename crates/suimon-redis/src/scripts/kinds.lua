@@ -4,9 +4,9 @@
 -- pair as well, in billionths of a token to the base 2^47. All of these are whole numbers
 -- below 2^53, so no sum and no comparison is ever rounded.
 local call, pack, unpack, sub = redis.call, struct.pack, struct.unpack, string.sub
-local ALLOW, RESERVE, ADOPT, SETTLE = 1, 2, 3, 4
+local ALLOW, RESERVE, ADOPT, SETTLE, LEASE = 1, 2, 3, 4, 5
 local GCRA, WINDOW, FIXED, BLOCK = 1, 2, 3, 5
-local CHARGES, GIVES_BACK = 0, 1
+local CHARGES, GIVES_BACK, RETURNS, NOTHING = 0, 1, 2, 3
 local HALF = 140737488355328
 local MOST = 9e15
 

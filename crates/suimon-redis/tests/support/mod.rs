@@ -82,7 +82,7 @@ pub async fn allow_with_id(
     cost: u64,
     id: &str,
 ) -> Result<Reply, Error> {
-    let id = Some(RequestId::new(id, Duration::from_secs(60)));
+    let id = Some(RequestId::new(id, Duration::from_secs(60)).unwrap());
     store.decide(&Call { id, ..call(vec![part(key, limits, cost)], Verb::Allow) }).await
 }
 

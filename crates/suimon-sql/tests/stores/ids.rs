@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use suimon::store::{Call, Outcome, RequestId, Store, Verb};
+use suimon::store::{Call, Outcome, RequestId, Settling, Store, Verb};
+use suimon::{Cost, Settlement};
 
-use crate::support::{Kind, at, block_on, call, limits, ok, on_all, part, passes, remaining, together, with_id};
+use crate::support::{
+    Kind, at, block_on, book, call, limits, ok, on_all, part, passes, remaining, settling, together, with_id,
+};
 
 on_all!(
     a_retry_gets_the_same_answer_and_is_charged_once,
@@ -12,6 +15,7 @@ on_all!(
     an_id_belongs_to_a_key,
     an_id_expires,
     a_refusal_is_recorded_too,
+    settlements_of_one_id_are_done_once,
     an_error_is_not_recorded,
     an_answer_that_cannot_be_read_is_an_outage,
 );
@@ -55,8 +59,8 @@ fn twins_are_charged_once(kind: Kind) {
 
 fn an_id_belongs_to_a_key(kind: Kind) {
     let (store, limits) = (kind.store(), limits("bucket 1/day burst 10"));
-    // Longer than any column.
-    let id = "id".repeat(2000);
+    // The longest that there is.
+    let id = "i".repeat(RequestId::MAX_LEN);
     for key in ["a", "b"] {
         let call = with_id(&id, call(Verb::Allow, vec![part(key, &limits, 1)]));
         assert!(!ok(block_on(store.decide(&call))).replayed);
@@ -68,13 +72,32 @@ fn an_id_belongs_to_a_key(kind: Kind) {
 fn an_id_expires(kind: Kind) {
     let place = kind.place();
     let (store, limits) = (place.store(), limits("bucket 1/day burst 10"));
-    let id = RequestId::new("1", Duration::from_secs(10));
+    let id = RequestId::new("1", Duration::from_secs(10)).unwrap();
     let call = Call { id: Some(id), ..call(Verb::Allow, vec![part("key", &limits, 1)]) };
     for (secs, replayed, left) in [(100, false, 9), (109, true, 9), (110, false, 8), (119, true, 8), (120, false, 7)] {
         let reply = ok(block_on(store.decide(&at(secs, call.clone()))));
         assert_eq!((reply.replayed, reply.outcome.decision().status().remaining()), (replayed, left), "at {secs} s");
     }
     assert_eq!(block_on(place.count("requests")), 1);
+}
+
+fn settlements_of_one_id_are_done_once(kind: Kind) {
+    let place = kind.place();
+    let (stores, limits) = ([place.store(), place.store()], limits("bucket 1/day burst 10"));
+    let ticket = book(&stores[0], "key", &limits, 8);
+    let id = RequestId::new("the same", Duration::from_secs(60)).unwrap();
+    // The id of a call is not in the way.
+    let call = Call { id: Some(id.clone()), ..call(Verb::Allow, vec![part("key", &limits, 1)]) };
+    assert!(!ok(block_on(stores[0].decide(&call))).replayed);
+    let twins = (0..10).map(|twin| {
+        let settling = Settling { id: Some(id.clone()), ..settling(&ticket, &limits, 3) };
+        let store = stores[twin % 2].clone();
+        async move { ok(store.settle(&settling).await) }
+    });
+    let twins: Vec<_> = twins.collect();
+    assert!(block_on(together(twins)).iter().all(|settled| *settled == Settlement::Refunded(Cost::whole(5))));
+    assert_eq!(block_on(remaining(&stores[0], "key", &limits)), 6);
+    assert_eq!(block_on(place.count("requests")), 2);
 }
 
 fn a_refusal_is_recorded_too(kind: Kind) {

@@ -40,7 +40,7 @@ enum Action {
     /// Keys by number, each with a cost in thousandths.
     Call { verb: Verb, parts: Vec<(usize, u32)>, id: Option<u8> },
     /// One of the open bookings, by so many thousandths of each part.
-    Settle { which: usize, thousandths: u32 },
+    Settle { which: usize, thousandths: u32, id: Option<u8> },
     /// From now on the key is called with another policy of the next version.
     Change { key: usize, policy: usize, carry: Carry },
 }
@@ -68,7 +68,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let action = prop_oneof![
         8 => (verb, parts, prop::option::weighted(0.2, 0..6_u8))
             .prop_map(|(verb, parts, id)| Action::Call { verb, parts, id }),
-        2 => (any::<usize>(), 0..2000_u32).prop_map(|(which, thousandths)| Action::Settle { which, thousandths }),
+        2 => (any::<usize>(), 0..2000_u32, prop::option::weighted(0.3, 0..3_u8))
+            .prop_map(|(which, thousandths, id)| Action::Settle { which, thousandths, id }),
         1 => (0..3_usize, 0..POLICIES.len(), carry)
             .prop_map(|(key, policy, carry)| Action::Change { key, policy, carry }),
     ];
@@ -80,6 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Plain {
     records: HashMap<Arc<str>, Record>,
     answers: HashMap<(Arc<str>, String), (Timestamp, Reply)>,
+    settlements: HashMap<(Arc<str>, String), (Timestamp, suimon::Settlement)>,
 }
 
 impl Plain {
@@ -101,9 +103,18 @@ impl Plain {
     }
 
     fn settle(&mut self, settling: &Settling) -> Result<suimon::Settlement, Error> {
-        let keys = || settling.ticket.parts.iter().map(|(key, _)| key.clone());
+        let (keys, now) = (|| settling.ticket.parts.iter().map(|(key, _)| key.clone()), settling.at.unwrap());
+        let id = settling.id.as_ref().map(|id| (keys().next().unwrap(), id.as_str().to_owned()));
+        if let Some((expires, settlement)) = id.as_ref().and_then(|id| self.settlements.get(id))
+            && *expires > now
+        {
+            return Ok(*settlement);
+        }
         let records: Vec<_> = keys().map(|key| self.records.get(&key).cloned()).collect();
-        let (settlement, records) = settle(settling, &records, settling.at.unwrap(), &Utc)?;
+        let (settlement, records) = settle(settling, &records, now, &Utc)?;
+        if let (Some(id), Some(request)) = (id, &settling.id) {
+            self.settlements.insert(id, (now.saturating_add(request.lifetime()), settlement));
+        }
         self.write(keys(), records);
         Ok(settlement)
     }
@@ -149,7 +160,7 @@ fn compare(store: &SqlStore, run: u32, policies: &[usize], steps: &[Step]) {
                         cost: thousandths(*cost),
                     })
                     .collect();
-                let id = id.map(|id| RequestId::new(id.to_string(), Duration::from_secs(3)));
+                let id = id.map(|id| RequestId::new(id.to_string(), Duration::from_secs(3)).unwrap());
                 let call = Call { parts, verb: *verb, id, at };
                 let reply = same(block_on(store.decide(&call)), plain.decide(&call));
                 if let Some(Reply { outcome: Outcome::Booked(_, ticket), replayed: false, .. }) = reply {
@@ -157,13 +168,14 @@ fn compare(store: &SqlStore, run: u32, policies: &[usize], steps: &[Step]) {
                     bookings.push((ticket, limits, call.parts.iter().map(|part| part.cost).collect()));
                 }
             }
-            Action::Settle { which, thousandths: share } => {
+            Action::Settle { which, thousandths: share, id } => {
                 if bookings.is_empty() {
                     continue;
                 }
                 let (ticket, limits, costs) = bookings.swap_remove(which % bookings.len());
                 let actual = costs.iter().map(|cost| of(*cost, *share)).collect();
-                let settling = Settling { ticket, limits, actual, at };
+                let id = id.map(|id| RequestId::new(id.to_string(), Duration::from_secs(3)).unwrap());
+                let settling = Settling { ticket, limits, actual, id, at };
                 same(block_on(store.settle(&settling)), plain.settle(&settling));
             }
             Action::Change { key, policy, carry } => {

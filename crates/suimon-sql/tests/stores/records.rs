@@ -5,13 +5,14 @@ use std::sync::Arc;
 use suimon::store::{Outcome, Settling, Store, Ticket, Verb};
 use suimon::{Cost, Settlement};
 
-use crate::support::{Kind, allow, block_on, call, limits, ok, on_all, part, passes, remaining};
+use crate::support::{Kind, allow, block_on, book, call, limits, ok, on_all, part, passes, remaining, settling};
 
 on_all!(
     any_key_is_a_key,
     nonsense_is_an_outage_and_stays,
     a_peek_and_a_refusal_leave_nothing_behind,
     a_booking_is_settled_by_another_store,
+    a_late_settlement_gets_nothing_from_a_record_that_came_later,
     a_ticket_that_makes_no_sense_is_an_error,
 );
 
@@ -69,6 +70,7 @@ fn a_booking_is_settled_by_another_store(kind: Kind) {
         ticket: ticket.clone(),
         limits: vec![limits.clone(), limits.clone()],
         actual: actual.map(Cost::whole).into(),
+        id: None,
         at: None,
     };
     // What is told is of the first part.
@@ -78,11 +80,25 @@ fn a_booking_is_settled_by_another_store(kind: Kind) {
     assert_eq!(block_on(remaining(&one, "a", &limits)), 9);
 }
 
+/// What the first settlement gave back is not known any more when the record is gone.
+fn a_late_settlement_gets_nothing_from_a_record_that_came_later(kind: Kind) {
+    let place = kind.place();
+    let (store, limits) = (place.store(), limits("bucket 1/day burst 10"));
+    let (first, second) = (book(&store, "key", &limits, 4), book(&store, "key", &limits, 4));
+    ok(block_on(store.settle(&settling(&first, &limits, 0))));
+    block_on(place.run("UPDATE {p}_limits SET fresh_at = 0"));
+    assert_eq!(ok(block_on(store.clean_up())), 1);
+    let call = call(Verb::Allow, vec![part("key", &limits, 10)]);
+    assert!(passes(&ok(block_on(store.decide(&call)))));
+    assert_eq!(ok(block_on(store.settle(&settling(&second, &limits, 0)))), Settlement::Refunded(Cost::whole(4)));
+    assert_eq!(block_on(remaining(&store, "key", &limits)), 0);
+}
+
 fn a_ticket_that_makes_no_sense_is_an_error(kind: Kind) {
     let (store, limits) = (kind.store(), limits("bucket 1/day burst 10"));
     assert!(ok(block_on(allow(&store, "key", &limits))));
     let ticket = Ticket { wait: Default::default(), parts: vec![(Arc::from("key"), vec![1, 2, 3])] };
-    let settling = Settling { ticket, limits: vec![limits.clone()], actual: vec![Cost::whole(5)], at: None };
+    let settling = Settling { ticket, limits: vec![limits.clone()], actual: vec![Cost::whole(5)], id: None, at: None };
     assert!(block_on(store.settle(&settling)).unwrap_err().is_unavailable());
     assert_eq!(block_on(remaining(&store, "key", &limits)), 9);
 }

@@ -18,7 +18,7 @@ fn a_limiter_uses_a_store_that_was_opened_elsewhere(kind: Kind) {
         ok(ok(Remote::builder(store, "key", policy)).timeout(Duration::from_secs(30)).build())
     };
     let (one, other) = (remote("bucket 10/s burst 2"), remote("bucket 10/s burst 2"));
-    let id = || RequestId::new("1", Duration::from_secs(60));
+    let id = || RequestId::new("1", Duration::from_secs(60)).unwrap();
     assert!(!ok(block_on(one.allow_once(id(), 1))).is_replayed());
     assert!(ok(block_on(other.allow_once(id(), 1))).is_replayed());
     // Waits, over both: one is left, and two come in 200 ms.

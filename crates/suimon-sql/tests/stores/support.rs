@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use suimon::store::{Call, Limits, Outcome, Part, Reply, RequestId, Store, Verb};
+use suimon::store::{Call, Limits, Outcome, Part, Reply, RequestId, Settling, Store, Ticket, Verb};
 use suimon::{Carry, Cost, Error, Timestamp, Utc};
 use suimon_sql::{SqlBuilder, SqlStore};
 use suimon_testkit::servers::{Folder, MariaDb, Postgres};
@@ -174,7 +174,11 @@ pub(crate) fn limits(policy: &str) -> Arc<Limits> {
 }
 
 pub(crate) fn version(policy: &str, version: u64) -> Arc<Limits> {
-    Arc::new(Limits::new(policy.parse().unwrap(), &Utc, version, Carry::Keep).unwrap())
+    carried(policy, version, Carry::Keep)
+}
+
+pub(crate) fn carried(policy: &str, version: u64, carry: Carry) -> Arc<Limits> {
+    Arc::new(Limits::new(policy.parse().unwrap(), &Utc, version, carry).unwrap())
 }
 
 pub(crate) fn part(key: &str, limits: &Arc<Limits>, cost: u64) -> Part {
@@ -191,7 +195,20 @@ pub(crate) fn at(secs: u64, call: Call) -> Call {
 
 /// With an id that is good for a minute.
 pub(crate) fn with_id(id: &str, call: Call) -> Call {
-    Call { id: Some(RequestId::new(id, Duration::from_secs(60))), ..call }
+    Call { id: Some(RequestId::new(id, Duration::from_secs(60)).unwrap()), ..call }
+}
+
+/// The settlement of a booking of one part.
+pub(crate) fn settling(ticket: &Ticket, limits: &Arc<Limits>, actual: u64) -> Settling {
+    let (limits, actual) = (vec![limits.clone()], vec![Cost::whole(actual)]);
+    Settling { ticket: ticket.clone(), limits, actual, id: None, at: None }
+}
+
+/// Books a place of a key.
+pub(crate) fn book(store: &SqlStore, key: &str, limits: &Arc<Limits>, cost: u64) -> Ticket {
+    let reply = ok(block_on(store.decide(&call(Verb::Reserve { max_wait: None }, vec![part(key, limits, cost)]))));
+    let Outcome::Booked(_, ticket) = reply.outcome else { panic!("{reply:?}") };
+    ticket
 }
 
 pub(crate) fn passes(reply: &Reply) -> bool {

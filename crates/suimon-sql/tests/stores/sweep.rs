@@ -3,11 +3,16 @@
 use std::time::{Duration, Instant};
 
 use suimon::Timestamp;
-use suimon::store::{Call, Store, Verb};
+use suimon::store::{Call, Outcome, Settling, Store, Verb};
 
-use crate::support::{Kind, allow, block_on, call, limits, ok, on_all, part, passes, remaining, with_id};
+use crate::support::{Kind, allow, at, block_on, call, limits, ok, on_all, part, passes, remaining, settling, with_id};
 
-on_all!(clean_up_removes_what_is_old, old_rows_go_in_passing, rows_in_use_are_passed_over);
+on_all!(
+    clean_up_removes_what_is_old,
+    old_rows_go_in_passing,
+    rows_of_a_made_up_time_are_kept_as_long_as_others,
+    rows_in_use_are_passed_over,
+);
 
 fn clean_up_removes_what_is_old(kind: Kind) {
     let place = kind.place();
@@ -56,6 +61,24 @@ fn old_rows_go_in_passing(kind: Kind) {
         }
         assert_eq!(place.count("limits").await, 150);
     });
+}
+
+/// A time of a test's own is long past, or far ahead: that says nothing about the server's.
+fn rows_of_a_made_up_time_are_kept_as_long_as_others(kind: Kind) {
+    let place = kind.place();
+    let (store, limits) = (place.store(), limits("bucket 1/h burst 10"));
+    for secs in [100, 4_000_000_000] {
+        let key = format!("at {secs}");
+        let used = at(secs, call(Verb::Reserve { max_wait: None }, vec![part(&key, &limits, 10)]));
+        let Outcome::Booked(_, ticket) = ok(block_on(store.decide(&used))).outcome else { panic!() };
+        let settling = Settling { at: Some(Timestamp::from_secs(secs)), ..settling(&ticket, &limits, 8) };
+        ok(block_on(store.settle(&settling)));
+        assert_eq!(ok(block_on(store.clean_up())), 0);
+    }
+    // As good as new eight hours from now.
+    let bounds = [7 * 3600, 8 * 3600].map(|secs: i64| now() + secs * 1_000_000_000);
+    block_on(place.run(&format!("DELETE FROM {{p}}_limits WHERE fresh_at BETWEEN {} AND {}", bounds[0], bounds[1])));
+    assert_eq!(block_on(place.count("limits")), 0);
 }
 
 fn rows_in_use_are_passed_over(kind: Kind) {

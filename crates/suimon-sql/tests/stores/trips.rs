@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use suimon::Cost;
-use suimon::store::{Outcome, Settling, Store, Verb};
+use suimon::store::{Outcome, RequestId, Settling, Store, Verb};
+use suimon::{Cost, Settlement};
 
 use crate::proxy::Proxy;
-use crate::support::{Kind, allow, block_on, call, limits, ok, on_all, part, passes, remaining, with_id};
+use crate::support::{
+    Kind, allow, block_on, book, call, limits, ok, on_all, part, passes, remaining, settling, with_id,
+};
 
 on_all!(servers:
     a_call_takes_two_round_trips_and_a_peek_one,
     an_answer_that_is_lost_before_the_commit_is_asked_for_again,
     an_answer_that_is_lost_with_the_commit_is_an_outage_and_an_id_finds_out,
+    a_settlement_whose_answer_is_lost_is_done_once_with_an_id,
     a_cancelled_call_lets_go_of_its_keys,
     a_closed_store_connects_again,
 );
@@ -37,7 +40,7 @@ fn a_call_takes_two_round_trips_and_a_peek_one(kind: Kind) {
     let reply = ok(block_on(store.decide(&call(Verb::Reserve { max_wait: None }, two(2)))));
     let Outcome::Booked(_, ticket) = reply.outcome else { panic!("{reply:?}") };
     let actual = vec![Cost::whole(1); 2];
-    let settling = Settling { ticket, limits: vec![limits.clone(), limits.clone()], actual, at: None };
+    let settling = Settling { ticket, limits: vec![limits.clone(), limits.clone()], actual, id: None, at: None };
     proxy.trips();
     ok(block_on(store.settle(&settling)));
     assert_eq!(proxy.trips(), 2);
@@ -66,6 +69,28 @@ fn an_answer_that_is_lost_with_the_commit_is_an_outage_and_an_id_finds_out(kind:
     let reply = ok(block_on(store.decide(&known)));
     assert!(passes(&reply) && reply.replayed);
     assert_eq!(block_on(remaining(&store, "key", &limits)), 7);
+}
+
+fn a_settlement_whose_answer_is_lost_is_done_once_with_an_id(kind: Kind) {
+    let (proxy, place) = Proxy::before(&kind.place());
+    let (store, limits) = (place.store(), limits("bucket 1/day burst 10"));
+    // Lost before the commit, and with it.
+    for (trip, actual, left) in [(1, 5, 5), (2, 3, 2)] {
+        let ticket = book(&store, "key", &limits, 4);
+        let id = Some(RequestId::new(format!("{trip}"), Duration::from_secs(60)).unwrap());
+        let once = Settling { id, ..settling(&ticket, &limits, actual) };
+        proxy.cut(trip);
+        let settled = ok(block_on(store.settle(&once)));
+        assert_eq!(settled, if actual > 4 { Settlement::Charged(Cost::ONE) } else { Settlement::Refunded(Cost::ONE) });
+        assert_eq!(store.stats().lost, trip as u64);
+        assert_eq!(ok(block_on(store.settle(&once))), settled);
+        assert_eq!(block_on(remaining(&store, "key", &limits)), left);
+    }
+    // Without an id it has been done, and nobody knows.
+    let third = book(&store, "key", &limits, 1);
+    proxy.cut(2);
+    assert!(block_on(store.settle(&settling(&third, &limits, 0))).unwrap_err().is_unavailable());
+    assert_eq!(block_on(remaining(&store, "key", &limits)), 2);
 }
 
 /// Dropped at any moment, with the connection in the middle of something.

@@ -1,10 +1,18 @@
 //! Old and new limits side by side.
 
 use suimon::store::{Store, Verb};
+use suimon::{Carry, Cost, Settlement};
 
-use crate::support::{Kind, allow, at, block_on, call, ok, on_all, part, passes, together, version};
+use crate::support::{
+    Kind, allow, at, block_on, book, call, carried, ok, on_all, part, passes, remaining, settling, together, version,
+};
 
-on_all!(the_highest_version_governs_whoever_calls, nothing_is_minted_during_a_roll_out);
+on_all!(
+    the_highest_version_governs_whoever_calls,
+    a_higher_version_of_the_same_limits_resets_if_it_is_to,
+    what_was_booked_under_the_limits_in_force_is_given_back_whoever_settles,
+    nothing_is_minted_during_a_roll_out,
+);
 
 fn the_highest_version_governs_whoever_calls(kind: Kind) {
     let store = kind.store();
@@ -26,6 +34,33 @@ fn the_highest_version_governs_whoever_calls(kind: Kind) {
     let adopt = at(100, call(Verb::Adopt, vec![part("key", &newest, 0)]));
     assert_eq!(ok(block_on(store.decide(&adopt))).outcome.decision().status().remaining(), 2);
     assert_eq!(left(&old, 2), (true, 6, 0));
+}
+
+fn a_higher_version_of_the_same_limits_resets_if_it_is_to(kind: Kind) {
+    let store = kind.store();
+    for (carry, left) in [(Carry::Reset, 10), (Carry::Keep, 3)] {
+        let key = format!("{carry:?}");
+        let [old, new] = [1, 2].map(|version| carried("bucket 1/day burst 10", version, carry));
+        let used = call(Verb::Allow, vec![part(&key, &old, 7)]);
+        assert!(passes(&ok(block_on(store.decide(&used)))));
+        ok(block_on(store.decide(&call(Verb::Adopt, vec![part(&key, &new, 0)]))));
+        assert_eq!(block_on(remaining(&store, &key, &old)), left);
+        assert_eq!(block_on(remaining(&store, &key, &new)), left);
+    }
+}
+
+fn what_was_booked_under_the_limits_in_force_is_given_back_whoever_settles(kind: Kind) {
+    let store = kind.store();
+    let (old, new) = (version("bucket 1/day burst 10", 1), version("bucket 1/day burst 20", 2));
+    assert!(ok(block_on(allow(&store, "key", &new))));
+    let ticket = book(&store, "key", &old, 6);
+    assert_eq!(ok(block_on(store.settle(&settling(&ticket, &old, 2)))), Settlement::Refunded(Cost::whole(4)));
+    assert_eq!(block_on(remaining(&store, "key", &new)), 17);
+    // Not when they have changed since.
+    let ticket = book(&store, "key", &new, 6);
+    ok(block_on(store.decide(&call(Verb::Adopt, vec![part("key", &version("bucket 1/day burst 30", 3), 0)]))));
+    ok(block_on(store.settle(&settling(&ticket, &new, 0))));
+    assert_eq!(block_on(remaining(&store, "key", &new)), 21);
 }
 
 fn nothing_is_minted_during_a_roll_out(kind: Kind) {

@@ -120,7 +120,7 @@ impl Open {
                 let booking = self.bookings.remove(name);
                 let (ticket, limits) =
                     booking.ok_or_else(|| Refusal::Broken(format!("there is no booking `{name}`")))?;
-                let settling = Settling { ticket, limits: vec![limits], actual, at: Some(now) };
+                let settling = Settling { ticket, limits: vec![limits], actual, id: None, at: Some(now) };
                 runtime.block_on(store.settle(&settling)).map_err(refusal)?;
                 done(&self.limits, Verb::Peek)
             }

@@ -6,7 +6,7 @@ use suimon_core::{Cost, Settlement};
 
 use super::{Shared, io};
 use crate::local::block_on;
-use crate::store::{Limits, Settling, Ticket};
+use crate::store::{Limits, RequestId, Settling, Ticket};
 use crate::{Error, IntoRequest};
 
 /// A place that is booked in the store, and given back when it is dropped.
@@ -36,9 +36,20 @@ impl Granted {
         self.ticket = None;
     }
 
+    /// What is dropped in the middle of it stays charged, and is not given back a second time.
     async fn settle(mut self, actual: Cost) -> Result<Settlement, Error> {
-        let Some(ticket) = self.ticket.take() else { return Ok(Settlement::Even) };
-        let settling = Settling { ticket, limits: vec![self.limits.clone()], actual: vec![actual], at: None };
+        let ticket = self.ticket.take();
+        self.ask_to_settle(ticket, actual, None).await
+    }
+
+    async fn ask_to_settle(
+        &self,
+        ticket: Option<Ticket>,
+        actual: Cost,
+        id: Option<RequestId>,
+    ) -> Result<Settlement, Error> {
+        let Some(ticket) = ticket else { return Ok(Settlement::Even) };
+        let settling = Settling { ticket, limits: vec![self.limits.clone()], actual: vec![actual], id, at: None };
         let shared = self.shared.clone();
         io::run(async move { shared.settle(settling).await }).await
     }
@@ -60,7 +71,8 @@ impl Shared {
 impl Drop for Granted {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let settling = Settling { ticket, limits: vec![self.limits.clone()], actual: vec![Cost::ZERO], at: None };
+            let settling =
+                Settling { ticket, limits: vec![self.limits.clone()], actual: vec![Cost::ZERO], id: None, at: None };
             let shared = self.shared.clone();
             // In an outage it stays charged, which lets nobody through.
             io::handle().spawn(async move { shared.settle(settling).await.map(drop) });
@@ -112,11 +124,45 @@ impl RemoteReservation {
     ///
     /// # Errors
     /// [`Error::is_invalid_cost`] when the number is no cost, [`Error::is_unavailable`] in
-    /// an outage: then the estimate stays charged.
+    /// an outage: then the estimate stays charged, unless only the answer was lost. Whoever
+    /// must know takes [`settle_once`](RemoteReservation::settle_once).
     pub async fn settle_async(mut self, actual: impl IntoRequest) -> Result<Settlement, Error> {
         let actual = actual.into_request()?.cost();
         match self.granted.take() {
             Some(granted) => granted.settle(actual).await,
+            None => Ok(Settlement::Even),
+        }
+    }
+
+    /// [`settle_async`](RemoteReservation::settle_async) with an id, by which it can be
+    /// tried again after an outage, and is done once. The id is the key's own, and may be that of
+    /// any call.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use suimon::{Remote, Settlement, Cost, store::{MemoryStore, RequestId}};
+    /// # let limiter = Remote::builder(MemoryStore::new(), "key", "bucket 1000/h")?.build()?;
+    /// # futures_executor::block_on(async {
+    /// let place = limiter.reserve_async(600).await?;
+    /// let id = RequestId::new("request 7f3a", Duration::from_secs(600))?;
+    /// let settled = loop {
+    ///     match place.settle_once(id.clone(), 200).await {
+    ///         Err(error) if error.is_unavailable() => continue,
+    ///         settled => break settled?,
+    ///     }
+    /// };
+    /// assert_eq!(settled, Settlement::Refunded(Cost::whole(400)));
+    /// # Ok::<(), suimon::Error>(())
+    /// # })?;
+    /// # Ok::<(), suimon::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`settle_async`](RemoteReservation::settle_async).
+    pub async fn settle_once(&self, id: RequestId, actual: impl IntoRequest) -> Result<Settlement, Error> {
+        let actual = actual.into_request()?.cost();
+        match &self.granted {
+            Some(granted) => granted.ask_to_settle(granted.ticket.clone(), actual, Some(id)).await,
             None => Ok(Settlement::Even),
         }
     }

@@ -172,7 +172,7 @@ impl Inner {
         }
         let unspent = Cost::new(rest / BILLION, u32::try_from(rest % BILLION).unwrap_or(0)).unwrap_or(Cost::ZERO);
         let actual = vec![lease.granted.saturating_sub(unspent)];
-        let settling = Settling { ticket: lease.ticket, limits: vec![lease.limits], actual, at: None };
+        let settling = Settling { ticket: lease.ticket, limits: vec![lease.limits], actual, id: None, at: None };
         let shared = self.remote.shared.clone();
         io::handle().spawn(async move { shared.settle(settling).await.map(drop) });
     }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use suimon_core::{
-    Booking, Calendar, Cost, Decision, Gate, Limit, Policy, Reservation, Retry, Settlement, State, Status, Timestamp,
+    Booking, Calendar, Carry, Cost, Decision, Gate, Limit, Policy, Retry, Settlement, State, Status, Timestamp,
 };
 
-use super::leases::{Leases, Place};
+use super::kept::{Kept, read_ticket, ticket};
+use super::leases::LeaseTicket;
 use super::{Call, Limits, Outcome, Part, Reply, Settling, Ticket, Verb};
 use crate::Error;
 
@@ -38,8 +39,7 @@ pub struct Decided {
 struct Governed {
     /// The gate of a newer version than that of the part.
     newer: Option<Gate>,
-    state: State,
-    leases: Leases,
+    kept: Kept,
     version: u64,
     seen: Timestamp,
 }
@@ -52,14 +52,24 @@ impl Governed {
     /// What is to be written when the state has changed.
     fn record(&self, limits: &Limits, now: Timestamp) -> Result<Record, Error> {
         let gate = self.gate(limits);
-        let fresh_after = gate.statuses(&self.state, now)?.iter().map(Status::reset_after).max().unwrap_or_default();
-        let fresh_at = now.saturating_add(fresh_after).max(self.leases.end());
+        let fresh_after = |state: &State| -> Result<Duration, Error> {
+            Ok(gate.statuses(state, now)?.iter().map(Status::reset_after).max().unwrap_or_default())
+        };
+        let end = self.kept.leases.end();
+        let fresh_after = if end > now {
+            // What is out may be spent until it ends: only then it refills.
+            let Kept { mut leases, mut state, .. } = self.kept.clone();
+            leases.settle(gate, &mut state, end);
+            fresh_after(&state)?
+        } else {
+            fresh_after(&self.kept.state)?
+        };
         Ok(Record {
             version: self.version,
             policy: gate.policy().to_string(),
-            state: self.leases.with_state(&self.state),
+            state: self.kept.to_bytes(),
             seen: now,
-            fresh_at,
+            fresh_at: now.saturating_add(fresh_after).max(end),
         })
     }
 }
@@ -73,26 +83,29 @@ fn govern(
     calendar: &dyn Calendar,
 ) -> Result<Governed, Error> {
     let Some(record) = record else {
-        let (state, leases, version) = (limits.gate.fresh(), Leases::default(), limits.version);
-        return Ok(Governed { newer: None, state, leases, version, seen: Timestamp::ZERO });
+        let kept = Kept::fresh(&limits.gate, now);
+        return Ok(Governed { newer: None, kept, version: limits.version, seen: Timestamp::ZERO });
     };
-    let (leases, state) = Leases::split_state(&record.state).ok_or_else(|| Error::unavailable("a corrupt record"))?;
-    let state = State::from_bytes(state).map_err(Error::unavailable)?;
     let (seen, version) = (record.seen, record.version.max(limits.version));
-    let mut governed = Governed { newer: None, state, leases, version, seen };
-    let now = now.max(seen);
-    if record.policy == limits.gate.policy().to_string() {
-        governed.leases.settle(&limits.gate, &mut governed.state, now);
+    let mut governed = Governed { newer: None, kept: Kept::from_bytes(&record.state)?, version, seen };
+    let (kept, now) = (&mut governed.kept, now.max(seen));
+    // Of two limits of one version neither is a change: to reset at each would mint.
+    let resets = limits.carry == Carry::Reset && limits.version > record.version;
+    let is_same = record.policy == limits.gate.policy().to_string();
+    if is_same && !resets {
+        kept.leases.settle(&limits.gate, &mut kept.state, now);
         return Ok(governed);
     }
     let policy: Policy = record.policy.parse().map_err(Error::unavailable)?;
     let gate = Gate::with_calendar(policy, calendar).map_err(Error::unavailable)?;
-    governed.leases.settle(&gate, &mut governed.state, now);
+    kept.leases.settle(&gate, &mut kept.state, now);
     if record.version > limits.version {
         governed.newer = Some(gate);
     } else {
-        limits.gate.adopt(&mut governed.state, &gate, now, limits.carry).map_err(Error::unavailable)?;
-        governed.leases.settle(&limits.gate, &mut governed.state, now);
+        let carry = if resets || limits.carry != Carry::Reset { limits.carry } else { Carry::Keep };
+        limits.gate.adopt(&mut kept.state, &gate, now, carry).map_err(Error::unavailable)?;
+        kept.begin_epoch(now);
+        kept.leases.settle(&limits.gate, &mut kept.state, now);
     }
     Ok(governed)
 }
@@ -148,9 +161,10 @@ pub fn decide(
         let gate = governed.newer.as_ref().unwrap_or(&part.limits.gate);
         // Whoever is the reason for the wait is booked from now, to the tick; rounding
         // its start would add up.
-        let is_last = gate.ready(&governed.state, now, part.cost)? == Some(start);
-        match gate.reserve(&mut governed.state, if is_last { now } else { start }, part.cost, None)? {
-            Booking::Booked(_, place) => places.push((part.key.clone(), place.to_bytes())),
+        let kept = &mut governed.kept;
+        let is_last = gate.ready(&kept.state, now, part.cost)? == Some(start);
+        match gate.reserve(&mut kept.state, if is_last { now } else { start }, part.cost, None)? {
+            Booking::Booked(_, place) => places.push((part.key.clone(), ticket(kept.epoch, &place))),
             Booking::Denied(..) => unreachable!("`earliest` has found it ready"),
         }
     }
@@ -172,20 +186,22 @@ fn lease(
 ) -> Result<Decided, Error> {
     let ([part], [key]) = (&*call.parts, &mut *governed) else { return Err(Error::no_lease()) };
     let gate = key.newer.as_ref().unwrap_or(&part.limits.gate);
-    if !matches!(gate.policy().limits(), [Limit::Bucket(_)]) {
+    // Those of the caller too: what governs is not known before the store is asked.
+    let is_bucket = |gate: &Gate| matches!(gate.policy().limits(), [Limit::Bucket(_)]);
+    if !is_bucket(&part.limits.gate) || !is_bucket(gate) {
         return Err(Error::no_lease());
     }
     let reply = |outcome| Reply { outcome, now, replayed: false };
     let least = least.min(part.cost);
-    let before = gate.peek(&key.state, now, least)?;
+    let before = gate.peek(&key.kept.state, now, least)?;
     if let Decision::Deny(status, retry) = before {
         return Ok(Decided { reply: reply(Outcome::Denied(status, retry)), records: vec![None] });
     }
     let granted = part.cost.min(least.max(Cost::whole(before.status().remaining() / 4)));
-    let decision = gate.allow(&mut key.state, now, granted)?;
+    let decision = gate.allow(&mut key.kept.state, now, granted)?;
     let expires = now.saturating_add(lifetime);
-    let id = key.leases.add(expires, granted);
-    let place = Place { id, expires, granted }.to_bytes();
+    let id = key.kept.leases.add(expires, granted);
+    let place = LeaseTicket { id, expires, granted }.to_bytes();
     let ticket = Ticket { wait: Duration::ZERO, parts: vec![(part.key.clone(), place)] };
     let outcome = Outcome::Booked(*decision.status(), ticket);
     Ok(Decided { reply: reply(outcome), records: write(call, governed, now)? })
@@ -222,9 +238,9 @@ fn earliest(
         let mut next = latest;
         for (part, governed) in parts.iter().zip(governed) {
             let gate = governed.gate(&part.limits);
-            let decision = gate.peek(&governed.state, latest, part.cost)?;
+            let decision = gate.peek(&governed.kept.state, latest, part.cost)?;
             if let Some(retry) = decision.retry() {
-                let status = gate.peek(&governed.state, now, part.cost)?;
+                let status = gate.peek(&governed.kept.state, now, part.cost)?;
                 let at = first + retry.limit();
                 match retry.after() {
                     None => return Ok((None, (*status.status(), at))),
@@ -248,7 +264,7 @@ fn earliest(
 fn tightest(parts: &[Part], governed: &[Governed], now: Timestamp) -> Result<Status, Error> {
     let mut tightest: Option<Status> = None;
     for (part, governed) in parts.iter().zip(governed) {
-        let status = governed.gate(&part.limits).status(&governed.state, now)?;
+        let status = governed.gate(&part.limits).status(&governed.kept.state, now)?;
         if tightest.is_none_or(|least| status.burst_left() < least.burst_left()) {
             tightest = Some(status);
         }
@@ -259,7 +275,8 @@ fn tightest(parts: &[Part], governed: &[Governed], now: Timestamp) -> Result<Sta
 /// Settles a booking, given the records of its parts and the store's time. What
 /// is to be written, and what came of it in the first part.
 ///
-/// A record that is gone has been as good as new: nothing is given back to it.
+/// A record that is gone has been as good as new: nothing is given back to it, nor to the one
+/// that has come in its place.
 ///
 /// # Errors
 /// [`Error::is_unavailable`] for a record or ticket that cannot be read.
@@ -273,44 +290,28 @@ pub fn settle(
     let mut written = Vec::new();
     let parts = settling.ticket.parts.iter().zip(&settling.limits).zip(&settling.actual).zip(records);
     for ((((_, bytes), limits), actual), record) in parts {
-        if let Some(place) = Place::from_bytes(bytes) {
-            let back = place.granted.saturating_sub(*actual);
-            first.get_or_insert(Settlement::Refunded(back));
-            // Without a record all has come back.
-            let Some(record) = record else {
-                written.push(None);
-                continue;
-            };
-            let mut governed = govern(limits, Some(record), now, calendar)?;
-            let now = now.max(governed.seen);
-            let gate = governed.newer.as_ref().unwrap_or(&limits.gate);
-            let returned = governed.leases.give_back(gate, &mut governed.state, now, place, back);
-            written.push(if returned { Some(governed.record(limits, now)?) } else { None });
-            continue;
-        }
-        let place = Reservation::from_bytes(bytes).map_err(Error::unavailable)?;
-        let estimate = place.estimate();
         let mut governed = govern(limits, record.as_ref(), now, calendar)?;
         let now = now.max(governed.seen);
-        let same = record.as_ref().is_none_or(|record| record.version == governed.version);
-        let settlement = if *actual < estimate && (record.is_none() || !same || !fits(&governed, limits)) {
-            // After a change, or when all has come back, nothing is given back.
-            Settlement::Refunded(estimate.saturating_sub(*actual))
+        let gate = governed.newer.as_ref().unwrap_or(&limits.gate);
+        let kept = &mut governed.kept;
+        let (settlement, changes) = if let Some(place) = LeaseTicket::from_bytes(bytes) {
+            let back = place.granted.saturating_sub(*actual);
+            let returned = kept.leases.give_back(gate, &mut kept.state, now, place, back);
+            (Settlement::Refunded(back), returned)
         } else {
-            let gate = governed.newer.as_ref().unwrap_or(&limits.gate);
-            gate.settle(&mut governed.state, now, place, *actual)?
+            let (epoch, place) = read_ticket(bytes)?;
+            let unused = place.estimate().saturating_sub(*actual);
+            if !unused.is_zero() && (record.is_none() || kept.epoch != epoch) {
+                // What was given back since is not known any more.
+                (Settlement::Refunded(unused), false)
+            } else {
+                let at = if unused.is_zero() { now } else { kept.leases.floor(gate, now) };
+                let settlement = gate.settle(&mut kept.state, at, place, *actual)?;
+                (settlement, settlement != Settlement::Even)
+            }
         };
         first.get_or_insert(settlement);
-        written.push(match settlement {
-            Settlement::Even => None,
-            _ if record.is_none() && *actual < estimate => None,
-            _ => Some(governed.record(limits, now)?),
-        });
+        written.push(if changes { Some(governed.record(limits, now)?) } else { None });
     }
     Ok((first.unwrap_or(Settlement::Even), written))
-}
-
-/// Was the ticket written under the limits that govern the key now?
-fn fits(governed: &Governed, limits: &Limits) -> bool {
-    governed.newer.is_none() && governed.version == limits.version
 }

@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use suimon_core::{Settlement, Timestamp};
 
-use super::{Acting, Call, Record, Reply, Settling, Store, decide, default_calendar, settle};
+use super::{
+    Acting, Call, Record, Reply, RequestId, Settling, Store, decide, default_calendar, settle, settlement_from_bytes,
+    settlement_to_bytes,
+};
 use crate::Error;
 use crate::clock::{Clock, MachineClock};
 use crate::local::Source;
@@ -32,14 +35,22 @@ pub struct MemoryStore {
 struct Stored {
     records: HashMap<Arc<str>, Record>,
     answers: HashMap<Asked, Answered>,
+    settlements: HashMap<Asked, Answered>,
     /// How many may be stored before those that have expired are removed.
     next_clean_up: usize,
 }
 
 /// The id of a request, and the first key of it.
 type Asked = (Arc<str>, Arc<str>);
-/// When the record of an answer expires, and the answer.
-type Answered = (Timestamp, Vec<u8>);
+
+/// A recorded answer.
+#[derive(Debug)]
+struct Answered {
+    /// When it expires by the time of its call, and when it may go by the clock.
+    expires: Timestamp,
+    removable: Timestamp,
+    bytes: Vec<u8>,
+}
 
 impl MemoryStore {
     /// An empty store on the machine's clock.
@@ -72,49 +83,85 @@ impl Stored {
         keys.map(|key| self.records.get(key).cloned()).collect()
     }
 
-    fn write<'a>(&mut self, keys: impl Iterator<Item = &'a Arc<str>>, records: Vec<Option<Record>>, now: Timestamp) {
+    /// Writes what has changed, and removes what has expired once in a while. A time that a
+    /// test has made up is as far from the end of a record as the clock is.
+    fn write<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a Arc<str>>,
+        records: Vec<Option<Record>>,
+        made_up: Option<Timestamp>,
+        now: Timestamp,
+    ) {
         for (key, record) in keys.zip(records) {
-            if let Some(record) = record {
+            if let Some(mut record) = record {
+                if let Some(at) = made_up {
+                    record.fresh_at = now.saturating_add(record.fresh_at.saturating_since(at));
+                }
                 self.records.insert(key.clone(), record);
             }
         }
-        if self.records.len() + self.answers.len() > self.next_clean_up {
+        let len = |stored: &Stored| stored.records.len() + stored.answers.len() + stored.settlements.len();
+        if len(self) > self.next_clean_up {
             self.records.retain(|_, record| record.fresh_at > now);
-            self.answers.retain(|_, (expires, _)| *expires > now);
-            self.next_clean_up = 2 * (self.records.len() + self.answers.len()) + 64;
+            self.answers.retain(|_, answered| answered.removable > now);
+            self.settlements.retain(|_, answered| answered.removable > now);
+            self.next_clean_up = 2 * len(self) + 64;
         }
     }
+}
+
+impl Answered {
+    fn new(id: &RequestId, now: Timestamp, clock: Timestamp, bytes: Vec<u8>) -> Answered {
+        let [expires, removable] = [now, clock].map(|time| time.saturating_add(id.lifetime()));
+        Answered { expires, removable, bytes }
+    }
+}
+
+/// The recorded answer, if it has not expired.
+fn recorded<'a>(answers: &'a HashMap<Asked, Answered>, asked: Option<&Asked>, now: Timestamp) -> Option<&'a [u8]> {
+    let answered = answers.get(asked?)?;
+    (answered.expires > now).then_some(&answered.bytes)
+}
+
+fn asked(id: Option<&RequestId>, key: Option<&Arc<str>>) -> Option<Asked> {
+    id.zip(key).map(|(id, key)| (Arc::from(id.as_str()), key.clone()))
 }
 
 impl Store for MemoryStore {
     fn decide<'a>(&'a self, call: &'a Call) -> Acting<'a, Reply> {
         Box::pin(async move {
-            let now = call.at.unwrap_or_else(|| self.clock.now());
+            let clock = self.clock.now();
+            let now = call.at.unwrap_or(clock);
             let keys = || call.parts.iter().map(|part| &part.key);
             let stored = &mut *lock_std(&self.stored);
-            let id = call.id.as_ref().zip(keys().next()).map(|(id, key)| (Arc::from(id.as_str()), key.clone()));
-            if let Some((expires, answer)) = id.as_ref().and_then(|id| stored.answers.get(id))
-                && *expires > now
-            {
+            let id = asked(call.id.as_ref(), keys().next());
+            if let Some(answer) = recorded(&stored.answers, id.as_ref(), now) {
                 return Reply::from_bytes(answer);
             }
             let decided = decide(call, &stored.records(keys()), now, &*default_calendar())?;
-            stored.write(keys(), decided.records, now);
             if let (Some(id), Some(request)) = (id, &call.id) {
-                let expires = now.saturating_add(request.lifetime());
-                stored.answers.insert(id, (expires, decided.reply.to_bytes()));
+                stored.answers.insert(id, Answered::new(request, now, clock, decided.reply.to_bytes()));
             }
+            stored.write(keys(), decided.records, call.at, clock);
             Ok(decided.reply)
         })
     }
 
     fn settle<'a>(&'a self, settling: &'a Settling) -> Acting<'a, Settlement> {
         Box::pin(async move {
-            let now = settling.at.unwrap_or_else(|| self.clock.now());
+            let clock = self.clock.now();
+            let now = settling.at.unwrap_or(clock);
             let keys = || settling.ticket.parts.iter().map(|(key, _)| key);
             let stored = &mut *lock_std(&self.stored);
+            let id = asked(settling.id.as_ref(), keys().next());
+            if let Some(answer) = recorded(&stored.settlements, id.as_ref(), now) {
+                return settlement_from_bytes(answer);
+            }
             let (settlement, records) = settle(settling, &stored.records(keys()), now, &*default_calendar())?;
-            stored.write(keys(), records, now);
+            if let (Some(id), Some(request)) = (id, &settling.id) {
+                stored.settlements.insert(id, Answered::new(request, now, clock, settlement_to_bytes(settlement)));
+            }
+            stored.write(keys(), records, settling.at, clock);
             Ok::<_, Error>(settlement)
         })
     }

@@ -1,9 +1,9 @@
-//! Replies and tickets as bytes, for stores that record them.
+//! Replies, tickets and settlements as bytes, for stores that record them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use suimon_core::{Retry, Status, Timestamp};
+use suimon_core::{Cost, Retry, Settlement, Status, Timestamp};
 
 use super::{Outcome, Reply, Ticket};
 use crate::Error;
@@ -13,6 +13,9 @@ const ALLOWED: u8 = 0;
 const DENIED: u8 = 1;
 const BOOKED: u8 = 2;
 const NEVER: u64 = u64::MAX;
+const EVEN: u8 = 3;
+const CHARGED: u8 = 4;
+const REFUNDED: u8 = 5;
 
 impl Reply {
     /// The reply as bytes, to be recorded under the id of its request.
@@ -90,6 +93,52 @@ fn read(bytes: &[u8]) -> Option<Reply> {
     rest.is_empty().then_some(Reply { outcome, now, replayed: true })
 }
 
+/// A settlement as bytes, to be recorded under the id of its request.
+#[must_use]
+pub fn settlement_to_bytes(settlement: Settlement) -> Vec<u8> {
+    let (kind, cost) = match settlement {
+        Settlement::Even => (EVEN, Cost::ZERO),
+        Settlement::Charged(cost) => (CHARGED, cost),
+        Settlement::Refunded(cost) => (REFUNDED, cost),
+    };
+    let mut bytes = vec![FORMAT, kind];
+    put_tokens(&mut bytes, cost);
+    bytes
+}
+
+/// The inverse.
+///
+/// # Errors
+/// [`Error::is_unavailable`] when the bytes are none of a settlement.
+pub fn settlement_from_bytes(bytes: &[u8]) -> Result<Settlement, Error> {
+    let read = || {
+        let (&[format, kind], mut rest) = bytes.split_first_chunk()?;
+        let cost = tokens(&mut rest)?;
+        let settlement = match kind {
+            EVEN => Settlement::Even,
+            CHARGED => Settlement::Charged(cost),
+            REFUNDED => Settlement::Refunded(cost),
+            _ => return None,
+        };
+        (format == FORMAT && rest.is_empty()).then_some(settlement)
+    };
+    read().ok_or_else(|| Error::unavailable("the recorded settlement of a booking cannot be read"))
+}
+
+/// Appends a cost.
+pub(super) fn put_tokens(bytes: &mut Vec<u8>, cost: Cost) {
+    bytes.extend_from_slice(&cost.as_whole().to_le_bytes());
+    bytes.extend_from_slice(&cost.subsec_nanos().to_le_bytes());
+}
+
+/// Takes a cost from the front.
+pub(super) fn tokens(bytes: &mut &[u8]) -> Option<Cost> {
+    let whole = number(bytes)?;
+    let (nanos, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Cost::new(whole, u32::from_le_bytes(*nanos)).ok()
+}
+
 /// Takes a number from the front.
 pub(super) fn number(bytes: &mut &[u8]) -> Option<u64> {
     let (number, rest) = bytes.split_first_chunk()?;
@@ -133,5 +182,18 @@ mod tests {
             }
         }
         assert!(Reply::from_bytes(b"").unwrap_err().is_unavailable());
+    }
+
+    #[test]
+    fn a_settlement_is_read_as_it_was_written() {
+        let cost = Cost::new(7, 5).unwrap();
+        for settlement in [Settlement::Even, Settlement::Charged(cost), Settlement::Refunded(cost)] {
+            let bytes = settlement_to_bytes(settlement);
+            assert_eq!(settlement_from_bytes(&bytes).unwrap(), settlement);
+            for cut in 0..bytes.len() {
+                assert!(settlement_from_bytes(&bytes[..cut]).unwrap_err().is_unavailable());
+            }
+            assert!(Reply::from_bytes(&bytes).unwrap_err().is_unavailable());
+        }
     }
 }
