@@ -22,10 +22,10 @@ use suimon_bench::floors::Lines;
 use suimon_bench::growth::{Question, answer, ask};
 use suimon_bench::keyed::{Contender, Decide, Key, Kind, Order};
 use suimon_bench::process::process_preemptions;
-use suimon_bench::{Candidate, medians};
+use suimon_bench::{Candidate, cpu_medians, medians};
 use trypema::RateLimiterBuilder;
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 /// Decisions of one round.
 const N: u64 = 1_000_000;
 const MILLION: u64 = 1_000_000;
@@ -206,6 +206,8 @@ fn child<K: Keys>(name: &str, question: &str, keys: u64) {
 
 /// How the keys are given to a limiter.
 type Run<'a, K> = dyn Fn(&dyn Decide<K>, &[K]) + 'a;
+/// By which time they are measured.
+type Medians = fn(&[Candidate<'_>], usize, u64) -> Vec<f64>;
 
 /// Nanoseconds of a decision, on one thread and on two.
 fn decisions<K: Keys>(wanted: &Wanted, order: Order) {
@@ -224,7 +226,7 @@ fn decisions<K: Keys>(wanted: &Wanted, order: Order) {
         })
         .collect();
     let all = |limiter: &dyn Decide<K>, keys: &[K]| assert_eq!(limiter.admitted(keys), keys.len());
-    let measure = |run: &Run<'_, K>| {
+    let measure = |medians: Medians, run: &Run<'_, K>| {
         let candidates: Vec<_> = contenders
             .iter()
             .zip(&limiters)
@@ -234,9 +236,9 @@ fn decisions<K: Keys>(wanted: &Wanted, order: Order) {
         let nanos = medians(&candidates, ROUNDS, N);
         (nanos, process_preemptions() - before)
     };
-    let measured = measure(&all);
-    print(&format!("{order:?}, {}, one thread", K::NAME), &contenders, &measured);
-    let measured = measure(&|limiter, keys| {
+    let measured = measure(cpu_medians, &all);
+    print(&format!("{order:?}, {}, one thread, CPU time", K::NAME), &contenders, &measured);
+    let measured = measure(medians, &|limiter, keys| {
         let (ours, theirs) = keys.split_at(keys.len() / 2);
         std::thread::scope(|scope| {
             scope.spawn(|| all(limiter, theirs));
