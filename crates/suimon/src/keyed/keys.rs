@@ -134,7 +134,7 @@ impl<I: Send + 'static> Keys<I> {
         when: When,
         cost: Cost,
     ) -> Result<Decision, Error> {
-        self.allow_unless(self.hit(hash, when, cost), hash, key, when, cost)
+        self.allow_unless(self.try_hit(hash, || self.now(when), cost), hash, key, when, cost)
     }
 
     /// What a hit has decided, or else what is decided without one; counted.
@@ -170,21 +170,25 @@ impl<I: Send + 'static> Keys<I> {
         now: Timestamp,
         cost: Cost,
     ) -> Result<Decision, Error> {
-        self.allow_unless(self.hit_at(hash, || now, cost), hash, key, When::Now, cost)
+        self.allow_unless(self.try_hit(hash, || now, cost), hash, key, When::Now, cost)
     }
 
-    /// The decision about a key in the flat table.
+    /// The decision about a key in the flat table, if it is a plain one.
     #[inline(always)]
-    pub(super) fn hit(&self, hash: u64, when: When, cost: Cost) -> Option<Decision> {
-        self.hit_at(hash, || self.now(when), cost)
-    }
-
-    #[inline(always)]
-    fn hit_at(&self, hash: u64, now: impl Fn() -> Timestamp, cost: Cost) -> Option<Decision> {
+    fn try_hit(&self, hash: u64, now: impl Fn() -> Timestamp, cost: Cost) -> Option<Decision> {
         if self.closed.load(Ordering::Relaxed) {
             return None;
         }
-        let (hit, gcra, now) = self.flat.as_ref()?.hit(hash, cost, now)?;
+        let (hit, gcra, now) = self.flat.as_ref()?.try_hit(hash, cost, now)?;
+        Some(answer(hit, &gcra, now))
+    }
+
+    /// The decision about a key in the flat table.
+    pub(super) fn hit(&self, hash: u64, when: When, cost: Cost) -> Option<Decision> {
+        if self.closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (hit, gcra, now) = self.flat.as_ref()?.hit(hash, cost, || self.now(when))?;
         Some(answer(hit, &gcra, now))
     }
 
@@ -197,6 +201,9 @@ impl<I: Send + 'static> Keys<I> {
         cost: Cost,
     ) -> Result<Decision, Error> {
         let when = self.observed(when);
+        if let Some(decision) = self.hit(hash, when, cost) {
+            return Ok(decision);
+        }
         match self.turn(hash, key, when, cost, false)? {
             Turn::Done(decision) => Ok(decision),
             Turn::Busy(held) => held.allow(when, cost),
