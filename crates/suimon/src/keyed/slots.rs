@@ -53,6 +53,14 @@ pub(super) trait Way: Copy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Portable;
 
+/// What was asked of the memory of a table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// The way that works on every platform.
+    pub(super) portable: bool,
+    pub(super) huge_pages: bool,
+}
+
 /// A fixed number of nests, each in two lines of the cache that lie together.
 pub(super) struct Slots {
     memory: Memory,
@@ -61,13 +69,9 @@ pub(super) struct Slots {
 
 impl Slots {
     /// As many nests of free slots.
-    pub(super) fn new(nests: usize) -> Slots {
-        Slots { memory: Memory::new(nests), wide: Wide::new() }
-    }
-
-    /// The same by the way that works on every platform.
-    pub(super) fn portable(nests: usize) -> Slots {
-        Slots { memory: Memory::new(nests), wide: None }
+    pub(super) fn new(nests: usize, how: How) -> Slots {
+        let wide = if how.portable { None } else { Wide::new() };
+        Slots { memory: Memory::new(nests, how.huge_pages), wide }
     }
 
     /// How many slots there are.
@@ -121,8 +125,26 @@ mod tests {
 
     use super::*;
 
+    fn slots() -> Slots {
+        Slots::new(8, How::default())
+    }
+
     fn both() -> [Slots; 2] {
-        [Slots::new(8), Slots::portable(8)]
+        [slots(), Slots::new(8, How { portable: true, huge_pages: false })]
+    }
+
+    #[test]
+    fn huge_pages_hold_the_same() {
+        for nests in [1, 8, 16_384, 16_385, 40_000] {
+            let slots = Slots::new(nests, How { portable: false, huge_pages: true });
+            assert_eq!(slots.len(), nests * NEST);
+            for index in [0, slots.len() / 2, slots.len() - 1] {
+                let mine = Slot { tag: 5, word: index as u64 };
+                assert!(slots.replace(index, Slot::default(), mine));
+                assert_eq!(slots.load(index), mine);
+            }
+            assert_eq!(std::ptr::from_ref(slots.lines(0, 0)[0]).addr() % 128, 0);
+        }
     }
 
     #[test]
@@ -158,7 +180,7 @@ mod tests {
     /// The two ways see the same slot at an index.
     #[test]
     fn a_slot_has_one_place() {
-        let slots = Slots::new(8);
+        let slots = slots();
         for index in 0..64 {
             let mine = Slot { tag: 1 + index as u64, word: 7 };
             assert!(slots.replace(index, Slot::default(), mine));
@@ -188,9 +210,9 @@ mod tests {
             assert!(way.replace(&line[3], way.load(&line[3]), twice));
             assert!(way.find(line, twice.tag).is_some_and(|found| std::ptr::eq(found, &line[1])));
         }
-        check(&Slots::new(8), Portable);
+        check(&slots(), Portable);
         if let Some(wide) = Wide::new() {
-            check(&Slots::new(8), wide);
+            check(&slots(), wide);
         }
     }
 

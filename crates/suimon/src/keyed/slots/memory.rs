@@ -20,7 +20,7 @@ unsafe impl Sync for Cell {}
 /// The memory comes zeroed from the allocator, which takes it from the system
 /// page by page as it is touched.
 pub(super) struct Memory {
-    /// As the allocator gave it: a nest more, since it aligns to no more than a slot.
+    /// As the allocator gave it: somewhat more, since it aligns to no more than a slot.
     whole: NonNull<[u128]>,
     nests: NonNull<[Nest]>,
 }
@@ -30,16 +30,26 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-const CELLS: usize = size_of::<Nest>() / size_of::<u128>();
+const CELL: usize = size_of::<u128>();
+/// What the systems call a huge page, at least where they have them unasked.
+const HUGE_PAGE: usize = 1 << 21;
 
 impl Memory {
-    pub(super) fn new(nests: usize) -> Memory {
-        let whole = Box::leak(vec![0_u128; (nests + 1) * CELLS].into_boxed_slice());
+    /// With `huge_pages` the system is asked for them, if there are nests for more than
+    /// one; it may have none.
+    pub(super) fn new(nests: usize, huge_pages: bool) -> Memory {
+        let bytes = nests * size_of::<Nest>();
+        let huge_pages = huge_pages && bytes > HUGE_PAGE;
+        let align = if huge_pages { HUGE_PAGE } else { size_of::<Nest>() };
+        let whole = Box::leak(vec![0_u128; (bytes + align) / CELL].into_boxed_slice());
         let whole = NonNull::from(whole);
         let start = whole.cast::<u128>();
-        let before = start.align_offset(size_of::<Nest>()).min(CELLS);
-        // SAFETY: `before` is at most the one nest more.
+        let before = start.align_offset(align).min(align / CELL);
+        // SAFETY: `before` is at most what there is more of.
         let first = unsafe { start.add(before) };
+        if huge_pages {
+            ask_for_huge_pages(first, bytes);
+        }
         Memory { whole, nests: NonNull::slice_from_raw_parts(first.cast(), nests) }
     }
 
@@ -49,6 +59,18 @@ impl Memory {
         // has the alignment of its cells, which are laid out like `u128`.
         unsafe { slice::from_raw_parts(self.nests.cast().as_ptr(), self.nests.len()) }
     }
+}
+
+/// A hint: where it is not heard, pages are as small as ever.
+fn ask_for_huge_pages(first: NonNull<u128>, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: advice about whole pages within memory that is ours, which changes none of
+    // it. An end within a page is taken up to the page's end: that page is mapped too.
+    unsafe {
+        libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (first, bytes);
 }
 
 impl Drop for Memory {

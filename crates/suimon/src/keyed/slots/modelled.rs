@@ -13,7 +13,7 @@ impl Cell {
 pub(super) struct Memory(Vec<Nest>);
 
 impl Memory {
-    pub(super) fn new(nests: usize) -> Memory {
+    pub(super) fn new(nests: usize, _huge_pages: bool) -> Memory {
         let cell = || Cell(Mutex::new(Slot::default()));
         let line = || std::array::from_fn(|_| cell());
         Memory((0..nests).map(|_| std::array::from_fn(|_| line())).collect())
