@@ -1,9 +1,13 @@
 //! The flat table: a fixed number of slots, two places of eight for a key.
 
+mod place;
+
 use std::num::NonZeroU64;
 
 use suimon_core::gcra::{FRESH, Gcra, Step};
 use suimon_core::{Cost, Timestamp};
+
+use place::Placed;
 
 use super::limits::{Limits, VERSION_BITS};
 use super::slots::{How, LINE, Line, NEST, Portable, Slot, Slots, Way};
@@ -359,63 +363,6 @@ impl Flat {
         let tag = slot.tag & !VERSION_MASK | version & VERSION_MASK;
         self.slots.replace(index, slot, Slot { tag, word: self.word_under(slot, version) })
     }
-
-    /// Finds a slot for a newcomer and takes it.
-    fn place(&self, hash: u64, version: u64, tick: u64, new: Slot, when_full: WhenFull) -> Placed {
-        match self.choose(hash, version, tick, when_full) {
-            Ok((index, old, placed)) if self.slots.replace(index, old, new) => placed,
-            Ok(_) => Placed::Again,
-            Err(ready) => Placed::Full(ready),
-        }
-    }
-
-    /// Is there room for a key, if it is not there? Else the instant before which there is none.
-    pub(super) fn room(&self, hash: u64, now: Timestamp, when_full: WhenFull) -> Result<(), Timestamp> {
-        let (version, gcra) = self.limits.read();
-        match self.find_any(hash, version) {
-            // Another key of the same tag, which is busy elsewhere.
-            Some((_, slot)) if slot.word == BUSY => Err(now),
-            Some(_) => Ok(()),
-            None => match self.choose(hash, version, gcra.ticks().at(now), when_full) {
-                Ok(_) => Ok(()),
-                Err(ready) => Err(gcra.ticks().instant(ready)),
-            },
-        }
-    }
-
-    /// The slot for a newcomer: a free one if there is one, so that keys which come again
-    /// find their slot, else one that is as good as new; in the nest where fewer are in use.
-    /// Else the tick at which the first is as good as new.
-    fn choose(&self, hash: u64, version: u64, tick: u64, when_full: WhenFull) -> Result<(usize, Slot, Placed), u64> {
-        let mut free = [None; 2];
-        let mut spent = [None; 2];
-        let mut live = [0; 2];
-        let mut nearest: Option<(u64, usize, Slot)> = None;
-        for (nth, index) in self.home(hash).slots().enumerate() {
-            let nest = nth / NEST;
-            let slot = self.slots.load(index);
-            if slot.tag == 0 {
-                free[nest].get_or_insert((index, slot));
-                continue;
-            }
-            let word = self.word_under(slot, version);
-            if is_spent(word, tick) {
-                spent[nest].get_or_insert((index, slot));
-                continue;
-            }
-            live[nest] += 1;
-            if word != BUSY && nearest.is_none_or(|(least, ..)| word < least) {
-                nearest = Some((word, index, slot));
-            }
-        }
-        let prefers_first = live[0] < FIRST || live[0] <= live[1];
-        let either = |[first, second]: [Option<_>; 2]| if prefers_first { first.or(second) } else { second.or(first) };
-        match (either(free).or(either(spent)), nearest) {
-            (Some((index, old)), _) => Ok((index, old, Placed::In)),
-            (None, Some((_, index, old))) if when_full == WhenFull::Evict => Ok((index, old, Placed::Evicted)),
-            (None, nearest) => Err(nearest.map_or(tick, |(word, ..)| word).saturating_add(MARGIN)),
-        }
-    }
 }
 
 /// What became of one look at a key.
@@ -423,15 +370,6 @@ enum Attempt {
     Hit(Hit, Gcra, Timestamp),
     /// It is not there, or nothing that can be decided about in passing.
     Missing,
-    /// Somebody was faster.
-    Again,
-}
-
-enum Placed {
-    In,
-    Evicted,
-    /// The tick at which the first slot is as good as new.
-    Full(u64),
     /// Somebody was faster.
     Again,
 }
@@ -463,47 +401,4 @@ fn word_cost(gcra: &Gcra, cost: Cost) -> Option<NonZeroU64> {
 }
 
 #[cfg(all(test, not(shuttle)))]
-mod tests {
-    use suimon_core::{Bucket, Carry, Quota};
-
-    use super::*;
-
-    fn bucket(per_second: u64) -> Gcra {
-        Gcra::from(&Bucket::new(Quota::per_second(per_second).unwrap()))
-    }
-
-    /// A core whose clock is a little behind meets a key that has just been given back.
-    #[test]
-    fn a_word_that_has_only_just_passed_is_kept() {
-        let flat = Flat::new(bucket(1), 10, How::default());
-        let at = |nanos: u64| Timestamp::from_nanos(1_000_000_000 + nanos);
-        let enter = |now| flat.enter(7, Cost::whole(1), || now, WhenFull::Tell).0;
-        assert!(matches!(enter(at(0)), Entered::Hit(Hit::Admitted { .. }, ..)));
-        let (word, _) = flat.take(7, at(500_000_000), WhenFull::Tell).unwrap();
-        assert!(flat.put(7, word, at(1_000_000_001)));
-        assert!(matches!(enter(at(999_999_000)), Entered::Hit(Hit::Refused { .. }, ..)));
-        assert!(matches!(enter(at(1_000_000_000)), Entered::Hit(Hit::Admitted { .. }, ..)));
-        // Long after it nothing is kept of it.
-        let (word, _) = flat.take(7, at(3_000_000_000), WhenFull::Tell).unwrap();
-        assert!(flat.put(7, word, at(3_100_000_000)));
-        assert_eq!(flat.word(7), FRESH);
-    }
-
-    #[test]
-    fn counting_brings_words_to_the_limit_in_force() {
-        let flat = Flat::new(bucket(1), 100, How::default());
-        let now = Timestamp::from_secs(1);
-        for hash in 1..=50_u64 {
-            let hash = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            assert!(matches!(
-                flat.enter(hash, Cost::whole(1), || now, WhenFull::Tell).0,
-                Entered::Hit(Hit::Admitted { .. }, ..)
-            ));
-        }
-        flat.limits.change(bucket(2), Carry::Keep, || now);
-        assert_eq!(flat.live(now, 1 << 15), 50);
-        let slots = (0..flat.capacity()).map(|index| flat.slots.load(index));
-        assert!(slots.filter(|slot| slot.tag != 0).all(|slot| is_of(slot.tag, 1)));
-        assert_eq!(flat.live(now, 1 << 15), 50);
-    }
-}
+mod tests;
