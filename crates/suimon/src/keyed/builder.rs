@@ -117,10 +117,10 @@ impl<S> KeyedBuilder<S> {
     /// they are to be had for the asking or always; elsewhere nothing changes.
     ///
     /// Of a table that does not fit the processor's caches a decision then takes about
-    /// an eighth less time, since the addresses of its pages do. In exchange memory is
-    /// taken from the system in steps of 2 MiB: a table of a million keys is resident as
-    /// a whole when some ten keys have come, and the call that first touches such a page
-    /// waits until the system has cleared it.
+    /// a tenth less time, since its pages are found sooner. In exchange memory is taken
+    /// from the system in steps of 2 MiB: a table of a million keys is resident as a whole
+    /// when some dozens have come, and the call that first touches such a page waits until
+    /// the system has cleared it.
     pub fn huge_pages(mut self) -> Self {
         self.setup.how.huge_pages = true;
         self
