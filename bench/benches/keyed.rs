@@ -22,10 +22,10 @@ use suimon_bench::floors::Lines;
 use suimon_bench::growth::{Question, answer, ask};
 use suimon_bench::keyed::{Contender, Decide, Key, Kind, Order};
 use suimon_bench::process::process_preemptions;
-use suimon_bench::{Candidate, medians};
+use suimon_bench::{Candidate, cpu_medians, medians};
 use trypema::RateLimiterBuilder;
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 /// Decisions of one round.
 const N: u64 = 1_000_000;
 const MILLION: u64 = 1_000_000;
@@ -42,6 +42,10 @@ fn contenders<K: Key>() -> Vec<Contender<K>> {
         }),
         Contender::new("suimon: Keyed, foldhash", Kind::Ours, |keys| {
             let limiter = suimon_with_foldhash(keys).build().unwrap();
+            move |key: &K| limiter.allow(key, 1).is_ok_and(|decision| decision.is_allowed())
+        }),
+        Contender::new("suimon: Keyed, foldhash, huge pages", Kind::Ours, |keys| {
+            let limiter = suimon_with_foldhash(keys).huge_pages().build().unwrap();
             move |key: &K| limiter.allow(key, 1).is_ok_and(|decision| decision.is_allowed())
         }),
         Contender::new("suimon: KeyedMap, foldhash", Kind::Ours, |keys| {
@@ -107,13 +111,22 @@ fn contenders_for_text() -> Vec<Contender<String>> {
     ]
 }
 
-/// For growth only: the best rival with its table made in advance.
+/// For growth only: the best rival with its table made in advance, and what the memory of
+/// a flat table costs whoever decides: as many slots, each touched when its key comes.
 fn contenders_of_a_size<K: Key>() -> Vec<Contender<K>> {
-    vec![Contender::new("governor: DashMap, foldhash, sized", Kind::Exact, |keys| {
-        let store = DashMapStateStore::with_capacity_and_hasher(keys, FoldHash::default());
-        let limiter: RateLimiter<_, _, _> = RateLimiter::new(quota(), store, DefaultClock::default());
-        move |key: &K| limiter.check_key(key).is_ok()
-    })]
+    let touch = Contender::new("floor: a slot is touched", Kind::Rough, |keys| {
+        let lines = Lines::untouched(keys as u64 * 23);
+        let hasher = FoldHash::default();
+        move |key: &K| lines.touch(hasher.hash_one(key))
+    });
+    vec![
+        touch,
+        Contender::new("governor: DashMap, foldhash, sized", Kind::Exact, |keys| {
+            let store = DashMapStateStore::with_capacity_and_hasher(keys, FoldHash::default());
+            let limiter: RateLimiter<_, _, _> = RateLimiter::new(quota(), store, DefaultClock::default());
+            move |key: &K| limiter.check_key(key).is_ok()
+        }),
+    ]
 }
 
 /// The kinds of keys, and who takes them.
@@ -206,6 +219,8 @@ fn child<K: Keys>(name: &str, question: &str, keys: u64) {
 
 /// How the keys are given to a limiter.
 type Run<'a, K> = dyn Fn(&dyn Decide<K>, &[K]) + 'a;
+/// By which time they are measured.
+type Medians = fn(&[Candidate<'_>], usize, u64) -> Vec<f64>;
 
 /// Nanoseconds of a decision, on one thread and on two.
 fn decisions<K: Keys>(wanted: &Wanted, order: Order) {
@@ -224,7 +239,7 @@ fn decisions<K: Keys>(wanted: &Wanted, order: Order) {
         })
         .collect();
     let all = |limiter: &dyn Decide<K>, keys: &[K]| assert_eq!(limiter.admitted(keys), keys.len());
-    let measure = |run: &Run<'_, K>| {
+    let measure = |medians: Medians, run: &Run<'_, K>| {
         let candidates: Vec<_> = contenders
             .iter()
             .zip(&limiters)
@@ -234,9 +249,9 @@ fn decisions<K: Keys>(wanted: &Wanted, order: Order) {
         let nanos = medians(&candidates, ROUNDS, N);
         (nanos, process_preemptions() - before)
     };
-    let measured = measure(&all);
-    print(&format!("{order:?}, {}, one thread", K::NAME), &contenders, &measured);
-    let measured = measure(&|limiter, keys| {
+    let measured = measure(cpu_medians, &all);
+    print(&format!("{order:?}, {}, one thread, CPU time", K::NAME), &contenders, &measured);
+    let measured = measure(medians, &|limiter, keys| {
         let (ours, theirs) = keys.split_at(keys.len() / 2);
         std::thread::scope(|scope| {
             scope.spawn(|| all(limiter, theirs));
@@ -275,15 +290,19 @@ fn bytes<K: Keys>(wanted: &Wanted) {
     }
 }
 
-/// The slowest first call for a key. The lesser number of two runs, since others, and
-/// the machine below, take their time from any call.
+/// The slowest first call for a key, and whether it was its own: two runs, of which each
+/// is printed, since others, and the machine below, take their time from any call.
 fn worst<K: Keys>(wanted: &Wanted, contenders: &[Contender<K>]) {
-    println!("\n10M new keys, {}: milliseconds to make the limiter; then of a call, microseconds:", K::NAME);
-    println!("  {:<44} {:>9} {:>7} {:>7} {:>11} {:>11}", "", "made", "mean", "p99.99", "most, wall", "most, CPU");
+    println!("\n10M new keys, {}: made in ms; mean by the clock; CPU time of a call, all in us;", K::NAME);
+    println!("of 100 us and more: so many, with a page fault, preempted without; most with neither");
+    let heads = ["made", "mean", "p99.99", "p99.999", "most", ">=100us", "faults", "others", "alone"];
+    println!("  {:<44} {}", "", heads.map(|head| format!("{head:>8}")).join(" "));
     for contender in contenders.iter().filter(|contender| wanted.contender(contender)) {
-        let runs = [(); 2].map(|()| ask::<K>(Question::Calls, contender.name, 10 * MILLION));
-        let [made, mean, p9999, wall, cpu] = [0, 1, 2, 3, 4].map(|which| runs[0][which].min(runs[1][which]));
-        println!("  {:<44} {made:>9.1} {mean:>7.3} {p9999:>7.1} {wall:>11.1} {cpu:>11.1}", contender.name);
+        for _ in 0..2 {
+            let numbers = ask::<K>(Question::Calls, contender.name, 10 * MILLION);
+            let numbers: Vec<String> = numbers.iter().map(|number| format!("{number:>8.1}")).collect();
+            println!("  {:<44} {}", contender.name, numbers.join(" "));
+        }
     }
 }
 

@@ -12,6 +12,18 @@ impl Lines {
         Lines((0..bytes / 8).map(|word| AtomicU64::new(word & 1)).collect())
     }
 
+    /// Memory that the system gives only when it is touched.
+    pub fn untouched(bytes: u64) -> Lines {
+        let words = Box::into_raw(vec![0_u64; (bytes / 8) as usize].into_boxed_slice());
+        // SAFETY: an `AtomicU64` is laid out like a `u64`, and the box is taken back as it was given.
+        Lines(unsafe { Box::from_raw(words as *mut [AtomicU64]) }.into_vec())
+    }
+
+    /// Writes where a hash leads.
+    pub fn touch(&self, hash: u64) -> bool {
+        self.at(hash).fetch_add(1, Ordering::Relaxed) < u64::MAX
+    }
+
     fn at(&self, step: u64) -> &AtomicU64 {
         let hash = step.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.0[((u128::from(hash) * self.0.len() as u128) >> 64) as usize]

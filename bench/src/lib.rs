@@ -25,12 +25,22 @@ impl<'a> Candidate<'a> {
 
 /// Nanoseconds of one operation: the medians of `rounds` of `n` operations each.
 pub fn medians(candidates: &[Candidate<'_>], rounds: usize, n: u64) -> Vec<f64> {
+    let start = Instant::now();
+    medians_by(candidates, rounds, n, || start.elapsed().as_nanos() as u64)
+}
+
+/// The same in CPU time of this thread, which others who use the machine do not add to.
+pub fn cpu_medians(candidates: &[Candidate<'_>], rounds: usize, n: u64) -> Vec<f64> {
+    medians_by(candidates, rounds, n, process::thread_cpu_nanos)
+}
+
+fn medians_by(candidates: &[Candidate<'_>], rounds: usize, n: u64, nanos: impl Fn() -> u64) -> Vec<f64> {
     let mut times = vec![Vec::with_capacity(rounds); candidates.len()];
     for _ in 0..rounds {
         for (candidate, times) in candidates.iter().zip(&mut times) {
-            let start = Instant::now();
+            let start = nanos();
             (candidate.run)(n);
-            times.push(start.elapsed().as_nanos() as f64 / n as f64);
+            times.push((nanos() - start) as f64 / n as f64);
         }
     }
     times.iter_mut().map(|times| median(times)).collect()

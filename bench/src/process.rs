@@ -25,9 +25,11 @@ pub fn thread_cpu_nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How often this thread had to give way to another.
-pub fn preemptions() -> i64 {
-    usage(libc::RUSAGE_THREAD).ru_nivcsw
+/// What has happened to this thread: pages that the system had to give it, and how often
+/// it had to give way to another.
+pub fn happened() -> (i64, i64) {
+    let usage = usage(libc::RUSAGE_THREAD);
+    (usage.ru_minflt, usage.ru_nivcsw)
 }
 
 /// How often threads of this process had to.

@@ -71,29 +71,40 @@ impl Ticks {
     #[inline(always)]
     #[must_use]
     pub fn at(&self, now: Timestamp) -> u64 {
-        let now = now.as_nanos();
         // A branch that is never taken costs less than a minimum that is always
         // waited for.
+        match self.at_counted(now) {
+            Some(tick) => tick,
+            None => self.last_tick(),
+        }
+    }
+
+    /// The tick of an instant, rounded down; `None` for one beyond the last that is counted,
+    /// for a caller with another way for what never happens.
+    #[inline(always)]
+    #[must_use]
+    pub fn at_counted(&self, now: Timestamp) -> Option<u64> {
+        let now = now.as_nanos();
         if now > self.last {
-            return self.last_tick();
+            return None;
         }
         // At most LAST_TICK, by the choice of `last`.
         let whole = now.wrapping_shl(self.shift);
         if self.fraction == 0 {
-            return whole;
+            return Some(whole);
         }
         // `now * fraction / 2^128` without its lower half's carry: the fraction
         // is rounded up by less than 2^-128, hence the product by less than
         // 2^-64, while the next multiple of 1/period is at least 2^-62 away.
         let below = int::high(int::widening_mul(now, int::low(self.fraction)));
         let part = int::high(int::widening_mul(now, int::high(self.fraction)).wrapping_add(int::widen(below)));
-        whole.wrapping_add(part)
+        Some(whole.wrapping_add(part))
     }
 
     #[cold]
     #[inline(never)]
     fn last_tick(&self) -> u64 {
-        self.at(Timestamp::from_nanos(self.last))
+        self.at_counted(Timestamp::from_nanos(self.last)).unwrap_or(LAST_TICK)
     }
 
     /// The first instant whose tick is at least `tick`; the exact inverse of

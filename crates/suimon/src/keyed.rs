@@ -215,7 +215,8 @@ macro_rules! verbs {
             }
         }
 
-        /// What `allow` would answer to a key for which there is room; nothing changes.
+        /// What `allow` would answer, also where there is no room for the key; nothing
+        /// changes. (Room that pauses take which are over is seen by `allow` alone.)
         ///
         /// # Errors
         /// As for `allow`.
@@ -263,7 +264,8 @@ macro_rules! verbs {
         }
 
         /// Waits in the turn of this key, then takes `cost`; the future can be polled
-        /// by any executor. Dropped before it is ready it leaves no trace.
+        /// by any executor. Dropped before it is ready it leaves no trace; only what was
+        /// granted before a change of the limits, and not polled since, stays used.
         ///
         /// # Errors
         /// As for `consume`.

@@ -169,3 +169,41 @@ fn nothing_remains_where_there_is_no_room() {
         assert_eq!((refused.status().remaining(), refused.status().burst_left()), (0, 0));
     }
 }
+
+/// Who only looks is told what who asks would be: also where there is no room.
+#[test]
+fn a_look_sees_want_of_room() {
+    for overflow in [Overflow::Share, Overflow::Deny, Overflow::Evict] {
+        let clock = ManualClock::new();
+        for keyed in both("bucket 1/h", &clock, 4, overflow) {
+            let mut full = 0;
+            for n in 0..200_u32 {
+                let peeked = keyed.peek(&n, 1).unwrap();
+                let free = keyed.peek(&n, 0).unwrap();
+                let before = keyed.stats();
+                let decided = keyed.allow(&n, 1).unwrap();
+                assert_eq!(peeked.is_allowed(), decided.is_allowed(), "{overflow:?} {n}");
+                assert_eq!(peeked.retry(), decided.retry(), "{overflow:?} {n}");
+                assert!(free.is_allowed(), "what is free needs no room");
+                assert_eq!(before.overflows(), full, "looking is not counted");
+                full = keyed.stats().overflows();
+            }
+            assert_eq!(full > 0, overflow != Overflow::Evict);
+        }
+    }
+}
+
+/// A table whose memory lies in huge pages answers like any other.
+#[test]
+fn huge_pages_change_no_answer() {
+    let clock = ManualClock::new();
+    let make = || builder("bucket 3/s burst 2", &clock).max_keys(100_000);
+    let (plain, huge) = (make().build().unwrap(), make().huge_pages().build().unwrap());
+    for n in 0..200_000_u64 {
+        let key = n.wrapping_mul(n) % 60_000;
+        assert_eq!(plain.allow(&key, 1).unwrap(), huge.allow(&key, 1).unwrap());
+        clock.advance(Duration::from_micros(10));
+    }
+    assert_eq!(plain.stats().capacity(), huge.stats().capacity());
+    assert_eq!(plain.stats().allowed(), huge.stats().allowed());
+}

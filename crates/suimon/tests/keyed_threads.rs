@@ -165,6 +165,22 @@ fn limits_change_while_keys_are_hit() {
     });
 }
 
+/// Two threads change the limits of a large table, faster than all its words can be
+/// brought to one of them: who has nothing left has nothing left.
+#[test]
+fn changes_do_not_overtake_the_sweep() {
+    must_end(|| {
+        let table = builder("bucket 1/h burst 5").max_keys(100_000).build().unwrap();
+        (0..20_u64).for_each(|key| assert!(table.allow(&key, 5).unwrap().is_allowed()));
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..150).for_each(|_| table.change("bucket 1/h burst 5", Carry::Keep).unwrap()));
+            }
+        });
+        assert!((0..20_u64).all(|key| !table.allow(&key, 1).unwrap().is_allowed()));
+    });
+}
+
 /// One key after another becomes busy and idle: waits, reservations, plans, pauses.
 #[test]
 fn everything_at_once() {

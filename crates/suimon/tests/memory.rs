@@ -1,46 +1,18 @@
 //! What waiting takes from the allocator, and gives back.
 
+#[path = "support/counted.rs"]
+mod counted;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use counted::{CALLS, LIVE};
 use suimon::Consume;
 use suimon::clock::Clock;
 use support::limiter;
-
-/// The system's allocator, counted.
-struct Counted;
-
-thread_local! {
-    /// Bytes in use and allocations, of this thread alone: the one that runs the
-    /// tests allocates when it likes.
-    static LIVE: Cell<usize> = const { Cell::new(0) };
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is done by the system's allocator; the counters are beside it.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.set(LIVE.get().wrapping_add(layout.size()));
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.set(LIVE.get().wrapping_sub(layout.size()));
-        // SAFETY: the pointer comes from `alloc` above, hence from the system's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counted = Counted;
 
 fn live() -> usize {
     LIVE.get()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use suimon_core::{Calendar, Gate, Policy};
 
 use super::keys::{Keys, Setup};
+use super::slots::How;
 use super::{Keyed, KeyedMap};
 use crate::clock::{Clock, MachineClock};
 use crate::local::{Source, default_calendar};
@@ -14,7 +15,10 @@ use crate::{Error, IntoRequest};
 /// use by a key that has used something.
 ///
 /// Keys that have used nothing, or to which all has come back, take no room: they are
-/// forgotten first, and nobody notices.
+/// forgotten first, and nobody notices. A map looks at sixteen of them for each newcomer,
+/// so that it may find no room, or not the nearest one, where there is some. A key whose
+/// pause is over keeps its room until it comes again, or its part of the keys is looked
+/// through for room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
@@ -49,7 +53,7 @@ impl KeyedBuilder {
             max_keys: 100_000,
             max_queue: None,
             in_map: false,
-            portable: false,
+            how: How::default(),
         };
         KeyedBuilder { policy, setup, hasher: RandomState::new() }
     }
@@ -109,11 +113,24 @@ impl<S> KeyedBuilder<S> {
         self
     }
 
+    /// Asks the system for huge pages (of 2 MiB) for the flat table: on Linux, where
+    /// they are to be had for the asking or always; elsewhere nothing changes.
+    ///
+    /// Of a table that does not fit the processor's caches a decision then takes about
+    /// a tenth less time, since its pages are found sooner. In exchange memory is taken
+    /// from the system in steps of 2 MiB: a table of a million keys is resident as a whole
+    /// when some dozens have come, and the call that first touches such a page waits until
+    /// the system has cleared it.
+    pub fn huge_pages(mut self) -> Self {
+        self.setup.how.huge_pages = true;
+        self
+    }
+
     /// Reads and writes the flat table in the way that works on every platform, for
     /// tests: the answers are the same.
     #[doc(hidden)]
     pub fn portable(mut self) -> Self {
-        self.setup.portable = true;
+        self.setup.how.portable = true;
         self
     }
 

@@ -1,12 +1,16 @@
 //! The flat table: a fixed number of slots, two places of eight for a key.
 
+mod place;
+
 use std::num::NonZeroU64;
 
 use suimon_core::gcra::{FRESH, Gcra, Step};
 use suimon_core::{Cost, Timestamp};
 
+use place::Placed;
+
 use super::limits::{Limits, VERSION_BITS};
-use super::slots::{LINE, Slot, Slots};
+use super::slots::{How, LINE, Line, NEST, Portable, Slot, Slots, Way};
 
 /// The words of all keys under one pace or bucket.
 ///
@@ -23,8 +27,6 @@ pub(super) struct Flat {
     pub(super) limits: Limits,
 }
 
-/// Slots of a nest.
-const NEST: usize = 2 * LINE;
 /// Of a hundred slots so many are filled when the table holds as many keys as were
 /// asked for. More would let newcomers overflow; fewer would waste memory.
 const FILL: usize = 70;
@@ -62,98 +64,111 @@ pub(super) enum WhenFull {
     Evict,
 }
 
-/// The four lines of a key, those of its first nest first.
+/// The two nests of a key, the likelier first, and on which side of each it stands if it
+/// can.
 #[derive(Clone, Copy)]
-struct Lines([usize; 4]);
+struct Home {
+    nests: [usize; 2],
+    sides: [usize; 2],
+}
+
+impl Home {
+    /// All slots in which the key may stand, the likeliest first.
+    fn slots(self) -> impl Iterator<Item = usize> {
+        let lines = |at: usize| [self.sides[at], self.sides[at] ^ 1].map(|side| self.nests[at] * 2 + side);
+        let lines = [lines(0), lines(1)];
+        lines.into_iter().flatten().flat_map(|line| line * LINE..(line + 1) * LINE)
+    }
+}
 
 impl Flat {
-    pub(super) fn new(gcra: Gcra, max_keys: usize, portable: bool) -> Flat {
+    pub(super) fn new(gcra: Gcra, max_keys: usize, how: How) -> Flat {
         // Two nests more, so that the smallest tables have a choice too.
         let nests = max_keys.saturating_mul(100).div_ceil(FILL * NEST).saturating_add(2);
-        let len = nests.saturating_mul(NEST);
-        let slots = if portable { Slots::portable(len) } else { Slots::new(len) };
-        Flat { slots, nests: nests as u64, limits: Limits::new(gcra) }
+        Flat { slots: Slots::new(nests, how), nests: nests as u64, limits: Limits::new(gcra) }
     }
 
     pub(super) fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Where a key may stand, the likeliest first.
     #[inline(always)]
-    fn lines(&self, hash: u64) -> Lines {
-        let nest = |hash: u64| ((u128::from(hash) * u128::from(self.nests)) >> 64) as usize;
-        let first = nest(hash);
-        // Mixed, since the two are to be independent.
-        let mut second = nest((hash ^ hash.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        if second == first {
-            second = if first == 0 { 1 } else { first - 1 };
-        }
-        let line = |nest: usize, bit: u32| {
-            let side = (hash >> bit) as usize & 1;
-            (nest * 2 + side, nest * 2 + (side ^ 1))
-        };
-        let ((own, beside), (other, beside_other)) = (line(first, 9), line(second, 10));
-        Lines([own, beside, other, beside_other])
+    fn home(&self, hash: u64) -> Home {
+        let nest = |hash: u64, of: u64| ((u128::from(hash) * u128::from(of)) >> 64) as usize;
+        let first = nest(hash, self.nests);
+        // Mixed, since the two are to be independent; and one of the others.
+        let second = nest((hash ^ hash.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15), self.nests - 1);
+        let second = second + usize::from(second >= first);
+        Home { nests: [first, second], sides: [9, 10].map(|bit| (hash >> bit) as usize & 1) }
+    }
+
+    /// The four lines of a key, the likeliest first.
+    #[inline(always)]
+    fn lines(&self, hash: u64) -> [&Line; 4] {
+        let Home { nests: [first, second], sides } = self.home(hash);
+        let ([own, beside], [other, last]) = (self.slots.lines(first, sides[0]), self.slots.lines(second, sides[1]));
+        [own, beside, other, last]
     }
 
     /// Asks for the memory in which a key is found, if it is there.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
-        self.prefetch_lines(&self.lines(hash));
-    }
-
-    #[inline(always)]
-    fn prefetch_lines(&self, lines: &Lines) {
-        lines.0.into_iter().for_each(|line| self.slots.prefetch(line * LINE));
-    }
-
-    #[inline(always)]
-    fn find_in(&self, line: usize, tag: u64) -> Option<(usize, Slot)> {
-        let index = (line * LINE..(line + 1) * LINE).find(|index| self.slots.tag(*index) == tag)?;
-        // It may have changed hands since.
-        Some((index, self.slots.load(index))).filter(|(_, slot)| slot.tag == tag)
-    }
-
-    #[inline(always)]
-    fn find(&self, lines: &Lines, tag: u64) -> Option<(usize, Slot)> {
-        lines.0.into_iter().find_map(|line| self.find_in(line, tag))
+        self.lines(hash).into_iter().for_each(|line| line[0].prefetch());
     }
 
     /// Decides for a key that is in the table under the limit in force; `None` where
     /// it is not there, or the cost is none that a word can decide about.
     ///
     /// The time may be read before the key is sought: for one that is there an
-    /// older time refuses a little more, and mints nothing. It is read before the
-    /// limit, so that it is not later than the instant at which that is changed.
-    #[inline(always)]
+    /// older time refuses a little more, and mints nothing.
     pub(super) fn hit(&self, hash: u64, cost: Cost, now: impl Fn() -> Timestamp) -> Option<(Hit, Gcra, Timestamp)> {
-        let lines = self.lines(hash);
-        // All at once: a miss in the first costs no more than one miss then.
-        self.prefetch_lines(&lines);
-        let now = now();
-        let (version, gcra) = self.limits.read();
-        let cost = word_cost(&gcra, cost)?;
-        let tick = gcra.ticks().at(now);
-        let tag = tag(hash, version);
         loop {
-            let (index, slot) = self.find(&lines, tag)?;
-            match self.step(index, slot, &gcra, tick, cost) {
-                // Refused for the time of its being busy.
-                Some(Hit::Refused { word: BUSY, .. }) => return None,
-                Some(hit) => return Some((hit, gcra, now)),
-                None => {}
+            let attempt = match self.slots.wide() {
+                Some(wide) => self.attempt(wide, hash, cost, &now),
+                None => self.attempt(Portable, hash, cost, &now),
+            };
+            match attempt {
+                Attempt::Hit(hit, gcra, now) => return Some((hit, gcra, now)),
+                Attempt::Missing => return None,
+                Attempt::Again => {}
             }
         }
     }
 
+    /// The common case of [`hit`](Flat::hit), which is the caller's own code; `None` for
+    /// whatever wants to be looked at again.
     #[inline(always)]
-    fn step(&self, index: usize, slot: Slot, gcra: &Gcra, tick: u64, cost: NonZeroU64) -> Option<Hit> {
+    pub(super) fn try_hit(&self, hash: u64, cost: Cost, now: impl Fn() -> Timestamp) -> Option<(Hit, Gcra, Timestamp)> {
+        match self.attempt(self.slots.wide()?, hash, cost, now) {
+            Attempt::Hit(hit, gcra, now) => Some((hit, gcra, now)),
+            Attempt::Missing | Attempt::Again => None,
+        }
+    }
+
+    #[inline(always)]
+    fn attempt(&self, way: impl Way, hash: u64, cost: Cost, now: impl Fn() -> Timestamp) -> Attempt {
+        let lines = self.lines(hash);
+        // All at once: a miss in the first costs no more than one miss then.
+        lines.into_iter().for_each(|line| line[0].prefetch());
+        let (version, gcra, now) = self.limits.read_at(now);
+        let (Some(cost), Some(tick)) = (word_cost(&gcra, cost), gcra.ticks().at_counted(now)) else {
+            return Attempt::Missing;
+        };
+        let tag = tag(hash, version);
+        let Some(cell) = lines.into_iter().find_map(|line| way.find(line, tag)) else { return Attempt::Missing };
+        let slot = way.load(cell);
+        if slot.tag != tag {
+            // It has changed hands since.
+            return Attempt::Again;
+        }
         match gcra.step(slot.word, tick, cost.get()) {
-            Step::Refuse(ready) => Some(Hit::Refused { word: slot.word, tick, ready }),
-            Step::Admit(word) => {
-                self.slots.replace(index, slot, Slot { tag: slot.tag, word }).then_some(Hit::Admitted { word, tick })
+            Step::Admit(word) if way.replace(cell, slot, Slot { tag, word }) => {
+                Attempt::Hit(Hit::Admitted { word, tick }, gcra, now)
             }
+            Step::Admit(_) => Attempt::Again,
+            // For the time of its being busy.
+            Step::Refuse(_) if slot.word == BUSY => Attempt::Missing,
+            Step::Refuse(ready) => Attempt::Hit(Hit::Refused { word: slot.word, tick, ready }, gcra, now),
         }
     }
 
@@ -198,13 +213,16 @@ impl Flat {
             if slot.tag == tag(hash, version) {
                 let now = now();
                 let tick = gcra.ticks().at(now);
-                let hit = match word_cost(&gcra, cost) {
-                    Some(cost) => self.step(index, slot, &gcra, tick, cost),
-                    None => Some(Hit::Admitted { word: slot.word, tick }),
+                let word = slot.word;
+                let hit = match word_cost(&gcra, cost).map(|cost| gcra.step(word, tick, cost.get())) {
+                    None => Hit::Admitted { word, tick },
+                    Some(Step::Refuse(ready)) => Hit::Refused { word, tick, ready },
+                    Some(Step::Admit(word)) if self.slots.replace(index, slot, Slot { tag: slot.tag, word }) => {
+                        Hit::Admitted { word, tick }
+                    }
+                    Some(Step::Admit(_)) => continue,
                 };
-                if let Some(hit) = hit {
-                    return (Entered::Hit(hit, gcra, now), false);
-                }
+                return (Entered::Hit(hit, gcra, now), false);
             } else {
                 self.renew(index, slot, version);
             }
@@ -253,7 +271,8 @@ impl Flat {
             let (version, gcra) = self.limits.read();
             let tick = gcra.ticks().at(now);
             let slot = Slot { tag: tag(hash, version), word: word.min(BUSY - 1) };
-            let new = if word > tick { slot } else { Slot::default() };
+            // Kept until nobody has a time from before it any more.
+            let new = if word == FRESH || is_spent(word, tick) { Slot::default() } else { slot };
             match self.find_any(hash, version) {
                 Some((index, slot)) => {
                     if self.slots.replace(index, slot, new) {
@@ -300,7 +319,9 @@ impl Flat {
     }
 
     /// How many of the slots are in use at an instant: counted in up to `sample`
-    /// nests spread over the table, and scaled up.
+    /// nests spread over the table, and scaled up. Words of older limits are brought to the
+    /// one in force on the way, so that this is slow once. No change comes meanwhile:
+    /// the caller sees to it.
     pub(super) fn live(&self, now: Timestamp, sample: u64) -> usize {
         let (version, gcra) = self.limits.read();
         let tick = gcra.ticks().at(now);
@@ -314,6 +335,9 @@ impl Flat {
                     continue;
                 }
                 let word = self.word_under(slot, version);
+                if !is_of(slot.tag, version) {
+                    self.renew(index, slot, version);
+                }
                 live += u128::from(word > tick && word != BUSY);
             }
         }
@@ -322,10 +346,9 @@ impl Flat {
 
     /// The slot of a key, whatever the version of its word.
     fn find_any(&self, hash: u64, version: u64) -> Option<(usize, Slot)> {
-        let lines = self.lines(hash);
         let bits = tag(hash, version) >> VERSION_BITS;
-        let slots = lines.0.into_iter().flat_map(|line| line * LINE..(line + 1) * LINE);
-        slots.map(|index| (index, self.slots.load(index))).find(|(_, slot)| slot.tag >> VERSION_BITS == bits)
+        let mut slots = self.home(hash).slots().map(|index| (index, self.slots.load(index)));
+        slots.find(|(_, slot)| slot.tag >> VERSION_BITS == bits)
     }
 
     fn word_under(&self, slot: Slot, version: u64) -> u64 {
@@ -340,51 +363,13 @@ impl Flat {
         let tag = slot.tag & !VERSION_MASK | version & VERSION_MASK;
         self.slots.replace(index, slot, Slot { tag, word: self.word_under(slot, version) })
     }
-
-    /// Finds a slot for a newcomer and takes it: a free one if there is one, so that
-    /// keys which come again find their slot, else one that is as good as new; in the nest
-    /// where fewer are in use.
-    fn place(&self, hash: u64, version: u64, tick: u64, new: Slot, when_full: WhenFull) -> Placed {
-        let lines = self.lines(hash);
-        let mut free = [None; 2];
-        let mut spent = [None; 2];
-        let mut live = [0; 2];
-        let mut nearest: Option<(u64, usize, Slot)> = None;
-        for (nth, line) in lines.0.into_iter().enumerate() {
-            let nest = nth / 2;
-            for index in line * LINE..(line + 1) * LINE {
-                let slot = self.slots.load(index);
-                if slot.tag == 0 {
-                    free[nest].get_or_insert((index, slot));
-                    continue;
-                }
-                let word = self.word_under(slot, version);
-                if is_spent(word, tick) {
-                    spent[nest].get_or_insert((index, slot));
-                    continue;
-                }
-                live[nest] += 1;
-                if word != BUSY && nearest.is_none_or(|(least, ..)| word < least) {
-                    nearest = Some((word, index, slot));
-                }
-            }
-        }
-        let prefers_first = live[0] < FIRST || live[0] <= live[1];
-        let either = |[first, second]: [Option<_>; 2]| if prefers_first { first.or(second) } else { second.or(first) };
-        let (index, old, placed) = match (either(free).or(either(spent)), nearest) {
-            (Some((index, old)), _) => (index, old, Placed::In),
-            (None, Some((_, index, old))) if when_full == WhenFull::Evict => (index, old, Placed::Evicted),
-            (None, nearest) => return Placed::Full(nearest.map_or(tick, |(word, ..)| word).saturating_add(MARGIN)),
-        };
-        if self.slots.replace(index, old, new) { placed } else { Placed::Again }
-    }
 }
 
-enum Placed {
-    In,
-    Evicted,
-    /// The tick at which the first slot is as good as new.
-    Full(u64),
+/// What became of one look at a key.
+enum Attempt {
+    Hit(Hit, Gcra, Timestamp),
+    /// It is not there, or nothing that can be decided about in passing.
+    Missing,
     /// Somebody was faster.
     Again,
 }
@@ -414,3 +399,6 @@ fn word_cost(gcra: &Gcra, cost: Cost) -> Option<NonZeroU64> {
     }
     NonZeroU64::new(gcra.ticks().of_cost(cost)?)
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -168,7 +168,8 @@ impl<I: Eq + Clone + Send + Sync + 'static> Limiter for KeyLimiter<I> {
 /// The future of `consume_async` for a key: ready when its turn has come and its
 /// cost is taken.
 ///
-/// Dropped before that it leaves no trace, wherever it stands.
+/// Dropped before that it leaves no trace, wherever it stands: but what was granted before
+/// a change of the limits, and not polled since, stays used.
 #[must_use = "nothing is taken before the future is polled"]
 pub struct KeyedConsume<I: Send + 'static = ()> {
     limiter: KeyLimiter<I>,

@@ -1,18 +1,20 @@
 //! All keys: the flat table where there is one, the shards, and who decides.
 
+mod busy;
 mod changes;
+mod room;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
-use suimon_core::gcra::{FRESH, Gcra};
-use suimon_core::{Cost, Decision, Gate, Retry, State, Timestamp};
+use suimon_core::gcra::Gcra;
+use suimon_core::{Cost, Decision, Gate, Retry, Timestamp};
 
 use super::Overflow;
-use super::flat::{Entered, Flat, Hit, WhenFull};
+use super::flat::{Entered, Flat, Hit};
 use super::held::Held;
-use super::shard::{Busy, Find, Rules, Shard, What};
+use super::shard::{Find, Rules, Shard};
+use super::slots::How;
 use super::stats::{Counters, KeyedStats};
 use crate::Error;
 use crate::local::{AnyCalendar, Shared, Source};
@@ -45,7 +47,7 @@ pub(super) struct Setup {
     pub(super) max_keys: usize,
     pub(super) max_queue: Option<Cost>,
     pub(super) in_map: bool,
-    pub(super) portable: bool,
+    pub(super) how: How,
 }
 
 /// Whose time counts.
@@ -63,16 +65,10 @@ pub(super) enum Turn<I: Send + 'static> {
 
 /// Statistics look at no more nests than this.
 const SAMPLE: u64 = 1 << 15;
-/// When to come back where it cannot be said: all who take the room are busy.
-const UNKNOWN: Duration = Duration::from_millis(1);
-/// How many entries are looked at for room, and in passing.
-const LOOK_FOR_ROOM: usize = 16;
-const LOOK_IN_PASSING: usize = 2;
-
 impl<I: Send + 'static> Keys<I> {
     pub(super) fn new(gate: Gate, setup: Setup) -> Arc<Keys<I>> {
         let gcra = gate.gcra().filter(|_| !setup.in_map);
-        let flat = gcra.map(|gcra| Flat::new(*gcra, setup.max_keys, setup.portable));
+        let flat = gcra.map(|gcra| Flat::new(*gcra, setup.max_keys, setup.how));
         let shards = (setup.max_keys / 64).clamp(1, 64).next_power_of_two();
         let rules = Arc::new(Rules::new(gate.clone()));
         let state = gate.fresh();
@@ -134,7 +130,7 @@ impl<I: Send + 'static> Keys<I> {
         when: When,
         cost: Cost,
     ) -> Result<Decision, Error> {
-        self.allow_unless(self.hit(hash, when, cost), hash, key, when, cost)
+        self.allow_unless(self.try_hit(hash, || self.now(when), cost), hash, key, when, cost)
     }
 
     /// What a hit has decided, or else what is decided without one; counted.
@@ -170,21 +166,25 @@ impl<I: Send + 'static> Keys<I> {
         now: Timestamp,
         cost: Cost,
     ) -> Result<Decision, Error> {
-        self.allow_unless(self.hit_at(hash, || now, cost), hash, key, When::Now, cost)
+        self.allow_unless(self.try_hit(hash, || now, cost), hash, key, When::Now, cost)
     }
 
-    /// The decision about a key in the flat table.
+    /// The decision about a key in the flat table, if it is a plain one.
     #[inline(always)]
-    pub(super) fn hit(&self, hash: u64, when: When, cost: Cost) -> Option<Decision> {
-        self.hit_at(hash, || self.now(when), cost)
-    }
-
-    #[inline(always)]
-    fn hit_at(&self, hash: u64, now: impl Fn() -> Timestamp, cost: Cost) -> Option<Decision> {
+    fn try_hit(&self, hash: u64, now: impl Fn() -> Timestamp, cost: Cost) -> Option<Decision> {
         if self.closed.load(Ordering::Relaxed) {
             return None;
         }
-        let (hit, gcra, now) = self.flat.as_ref()?.hit(hash, cost, now)?;
+        let (hit, gcra, now) = self.flat.as_ref()?.try_hit(hash, cost, now)?;
+        Some(answer(hit, &gcra, now))
+    }
+
+    /// The decision about a key in the flat table.
+    pub(super) fn hit(&self, hash: u64, when: When, cost: Cost) -> Option<Decision> {
+        if self.closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (hit, gcra, now) = self.flat.as_ref()?.hit(hash, cost, || self.now(when))?;
         Some(answer(hit, &gcra, now))
     }
 
@@ -197,6 +197,9 @@ impl<I: Send + 'static> Keys<I> {
         cost: Cost,
     ) -> Result<Decision, Error> {
         let when = self.observed(when);
+        if let Some(decision) = self.hit(hash, when, cost) {
+            return Ok(decision);
+        }
         match self.turn(hash, key, when, cost, false)? {
             Turn::Done(decision) => Ok(decision),
             Turn::Busy(held) => held.allow(when, cost),
@@ -260,209 +263,6 @@ impl<I: Send + 'static> Keys<I> {
         Ok(Turn::Done(decision))
     }
 
-    fn when_full(&self) -> WhenFull {
-        match self.setup.overflow {
-            Overflow::Evict => WhenFull::Evict,
-            Overflow::Share | Overflow::Deny => WhenFull::Tell,
-        }
-    }
-
-    /// A new key of a map, or the instant before which there is no room for it.
-    fn enter(
-        &self,
-        shard: &mut Shard<I>,
-        hash: u64,
-        key: &impl Find<I>,
-        now: Timestamp,
-        cost: Cost,
-    ) -> Result<Result<Decision, Timestamp>, Error> {
-        let mut state = shard.rules.fresh.clone();
-        let decision = shard.rules.gate.allow(&mut state, now, cost)?;
-        // Nothing to be remembered: refused, free, or `unlimited`.
-        if state == shard.rules.fresh {
-            return Ok(Ok(decision));
-        }
-        if let Err(until) = self.make_room(shard, now) {
-            return Ok(Err(until));
-        }
-        shard.push(hash, key.own(), What::Idle(state));
-        Ok(Ok(decision))
-    }
-
-    /// Makes room for one more key of a map, and forgets in passing what is as good
-    /// as new; else tells when there may be room.
-    fn make_room(&self, shard: &mut Shard<I>, now: Timestamp) -> Result<(), Timestamp> {
-        let most = self.setup.max_keys;
-        let counted =
-            self.stored.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < most).then_some(n + 1)).is_ok();
-        let mut nearest: Option<(Duration, usize)> = None;
-        let mut forgotten = 0;
-        for _ in 0..if counted { LOOK_IN_PASSING } else { LOOK_FOR_ROOM } {
-            let Some(at) = shard.turn() else { break };
-            self.rest(shard, at, now);
-            match shard.until_fresh(at, now) {
-                Some(Duration::ZERO) => {
-                    shard.remove(at);
-                    forgotten += 1;
-                    // Others have moved to other places.
-                    nearest = None;
-                    if !counted {
-                        break;
-                    }
-                }
-                Some(wait) if nearest.is_none_or(|(least, _)| wait < least) => nearest = Some((wait, at)),
-                Some(_) | None => {}
-            }
-        }
-        if counted {
-            self.stored.fetch_sub(forgotten, Ordering::Relaxed);
-            return Ok(());
-        }
-        match nearest {
-            _ if forgotten > 0 => Ok(()),
-            Some((_, at)) if self.setup.overflow == Overflow::Evict => {
-                shard.remove(at);
-                self.evictions.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            }
-            nearest => Err(now.saturating_add(nearest.map_or(UNKNOWN, |(wait, _)| wait))),
-        }
-    }
-
-    /// What a newcomer gets when there is no room for it before an instant.
-    fn overflow(self: &Arc<Self>, shard: &Shard<I>, now: Timestamp, until: Timestamp) -> Result<Turn<I>, Error> {
-        self.overflows.fetch_add(1, Ordering::Relaxed);
-        match self.setup.overflow {
-            Overflow::Deny => {
-                let gate = &shard.rules.gate;
-                let mut used_up = gate.with_balance(now, Cost::ZERO)?;
-                // A pace that owes nothing would let anything pass.
-                let _ = gate.allow(&mut used_up, now, Cost::new(0, 1)?)?;
-                let status = gate.status(&used_up, now)?;
-                let wait = until.saturating_since(now).max(Duration::from_nanos(1));
-                Ok(Turn::Done(Decision::Deny(status, Retry::After { wait, limit: 0 })))
-            }
-            Overflow::Share | Overflow::Evict => Ok(Turn::Busy(Held::common(self.clone(), self.common.clone()))),
-        }
-    }
-
-    /// Gives a key a limiter of its own, with what it has used; `Err` where there is no
-    /// room for it.
-    pub(super) fn make_busy(
-        self: &Arc<Self>,
-        shard: &mut Shard<I>,
-        hash: u64,
-        key: &impl Find<I>,
-        now: Timestamp,
-        force: bool,
-    ) -> Result<Held<I>, Timestamp> {
-        if let Some(at) = shard.find_key(hash, key) {
-            if let Some(busy) = shard.entry(at).busy() {
-                return Ok(self.hold(hash, busy));
-            }
-            let state = shard.idle(at).map(|(_, state)| state.clone());
-            let shared = self.limiter(&shard.rules, state.unwrap_or_else(|| shard.rules.fresh.clone()));
-            let mut busy = Busy::new(shared);
-            let held = self.hold(hash, &mut busy);
-            shard.entry(at).what = What::Busy(busy);
-            return Ok(held);
-        }
-        let mut state = shard.rules.fresh.clone();
-        if let Some(flat) = &self.flat {
-            match flat.take(hash, now, self.when_full()) {
-                Ok((word, evicted)) => {
-                    state.set_word(word);
-                    self.evictions.fetch_add(u64::from(evicted), Ordering::Relaxed);
-                }
-                Err(_) if force => {}
-                Err(until) => return Err(until),
-            }
-            for _ in 0..LOOK_IN_PASSING {
-                if let Some(at) = shard.turn() {
-                    self.rest(shard, at, now);
-                }
-            }
-        } else if let Err(until) = self.make_room(shard, now) {
-            if !force {
-                return Err(until);
-            }
-            self.stored.fetch_add(1, Ordering::Relaxed);
-        }
-        let mut busy = Busy::new(self.limiter(&shard.rules, state));
-        let held = self.hold(hash, &mut busy);
-        shard.push(hash, key.own(), What::Busy(busy));
-        Ok(held)
-    }
-
-    fn limiter(&self, rules: &Rules, state: State) -> Arc<Shared> {
-        let Setup { clock, calendar, max_queue, .. } = &self.setup;
-        Shared::new(rules.gate.clone(), state, clock.clone(), *max_queue, calendar.clone())
-    }
-
-    /// Lets some busy keys give up their limiters whose pauses, say, are over; answers
-    /// whether that has made room.
-    fn rest_some(&self, shard: &mut Shard<I>, now: Timestamp) -> bool {
-        let before = shard.len();
-        for _ in 0..LOOK_FOR_ROOM {
-            let Some(at) = shard.turn() else { break };
-            self.rest(shard, at, now);
-        }
-        shard.len() < before
-    }
-
-    /// A busy key that nobody uses any more gives up its limiter.
-    pub(super) fn rest(&self, shard: &mut Shard<I>, at: usize, now: Timestamp) {
-        let rules = shard.rules.clone();
-        let Some(busy) = shard.entry(at).busy() else { return };
-        // An alarm that rings for it just now finds nobody to serve.
-        if busy.own.is_some() || busy.holders > 0 {
-            return;
-        }
-        let Some(state) = busy.shared.plain_state(&rules.gate) else { return };
-        match &self.flat {
-            Some(flat) => {
-                if flat.put(shard.entry(at).hash(), state.word().unwrap_or(FRESH), now) {
-                    shard.remove(at);
-                }
-            }
-            None => shard.make_idle(at, state),
-        }
-    }
-
-    /// The caller has the lock of the shard.
-    pub(super) fn hold(self: &Arc<Self>, hash: u64, busy: &mut Busy) -> Held<I> {
-        busy.holders += 1;
-        Held::new(self.clone(), hash, busy.shared.clone())
-    }
-
-    /// The errors of the arguments, before anything is done for a key.
-    pub(super) fn check(&self, hash: u64, key: &impl Find<I>, cost: Cost) -> Result<(), Error> {
-        let shard = self.shard(hash);
-        if shard.find_key(hash, key).is_none() {
-            shard.rules.gate.ready(&shard.rules.fresh, Timestamp::ZERO, cost)?;
-        }
-        Ok(())
-    }
-
-    /// The limiter of a key, which is busy from now on as long as it is held.
-    pub(super) fn busy(self: &Arc<Self>, hash: u64, key: &impl Find<I>, force: bool) -> Result<Held<I>, Error> {
-        let now = self.now(When::Now);
-        let mut shard = self.shard(hash);
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::closed());
-        }
-        match self.make_busy(&mut shard, hash, key, now, force) {
-            Ok(held) => Ok(held),
-            Err(until) => match self.overflow(&shard, now, until)? {
-                Turn::Busy(held) => Ok(held),
-                Turn::Done(decision) => {
-                    let retry = decision.retry().unwrap_or(Retry::Never { limit: 0 });
-                    Err(Error::rate_limited(retry, None))
-                }
-            },
-        }
-    }
-
     pub(super) fn peek(
         self: &Arc<Self>,
         hash: u64,
@@ -495,7 +295,13 @@ impl<I: Send + 'static> Keys<I> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::closed());
         }
-        Ok(decision)
+        // Who would leave nothing to be remembered needs no room.
+        let fresh = state == shard.rules.fresh;
+        shard.rules.gate.allow(&mut state, now, cost)?;
+        if !fresh || state == shard.rules.fresh {
+            return Ok(decision);
+        }
+        Ok(self.peek_without_room(&mut shard, hash, when, now, cost)?.unwrap_or(decision))
     }
 
     /// Forgets what a key has used.
@@ -540,7 +346,10 @@ impl<I: Send + 'static> Keys<I> {
             busy += shard.busy_entries().count();
             live += shard.live(now, 128);
         }
-        live += self.flat.as_ref().map_or(0, |flat| flat.live(now, SAMPLE));
+        if let Some(flat) = &self.flat {
+            let _none_meanwhile = lock(&self.changes);
+            live += flat.live(now, SAMPLE);
+        }
         KeyedStats {
             allowed,
             denied,

@@ -18,7 +18,7 @@ use crate::sync::{AtomicU64 as Modelled, Mutex, lock};
 pub(super) struct Limits {
     /// The one of which the model checker sees every step.
     current: Modelled,
-    cells: Box<[[AtomicU64; Gcra::WORDS]]>,
+    cells: Box<[Cell; RING as usize]>,
     past: Mutex<VecDeque<Change>>,
 }
 
@@ -30,6 +30,11 @@ const KEPT: u64 = 128;
 /// After so many changes all slots are brought to the version in force.
 const SWEEP: u64 = 64;
 
+/// Two lines of the processor's cache.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Cell([AtomicU64; Gcra::WORDS]);
+
 /// A version, and how it came to it.
 #[derive(Clone, Copy, Debug)]
 struct Change {
@@ -40,10 +45,9 @@ struct Change {
 
 impl Limits {
     pub(super) fn new(gcra: Gcra) -> Limits {
-        let zeros = || [const { AtomicU64::new(0) }; Gcra::WORDS];
         let limits = Limits {
             current: Modelled::new(0),
-            cells: (0..RING).map(|_| zeros()).collect(),
+            cells: Box::new([const { Cell([const { AtomicU64::new(0) }; Gcra::WORDS]) }; RING as usize]),
             past: Mutex::new(VecDeque::from([Change { gcra, at: Timestamp::ZERO, carry: Carry::Reset }])),
         };
         limits.write(0, gcra);
@@ -55,11 +59,27 @@ impl Limits {
     pub(super) fn read(&self) -> (u64, Gcra) {
         loop {
             let version = self.current.load(Ordering::Acquire);
-            let words = self.cell(version).each_ref().map(|word| word.load(Ordering::Relaxed));
+            let words = self.cell(version).0.each_ref().map(|word| word.load(Ordering::Relaxed));
             fence(Ordering::Acquire);
             // Written anew from the moment on at which the version before is in force.
             if self.current.load(Ordering::Relaxed) - version < RING - 1 {
                 return (version, Gcra::from_words(words));
+            }
+        }
+    }
+
+    /// The same, and a time at which it was in force, or one before: not later than the
+    /// instant at which the limit is changed next. The limit is read first, while the
+    /// processor still waits for its clock.
+    #[inline(always)]
+    pub(super) fn read_at(&self, now: impl Fn() -> Timestamp) -> (u64, Gcra, Timestamp) {
+        loop {
+            let version = self.current.load(Ordering::Acquire);
+            let words = self.cell(version).0.each_ref().map(|word| word.load(Ordering::Relaxed));
+            let now = now();
+            fence(Ordering::Acquire);
+            if self.current.load(Ordering::Relaxed) == version {
+                return (version, Gcra::from_words(words), now);
             }
         }
     }
@@ -115,12 +135,13 @@ impl Limits {
         word
     }
 
-    fn cell(&self, version: u64) -> &[AtomicU64; Gcra::WORDS] {
+    #[inline(always)]
+    fn cell(&self, version: u64) -> &Cell {
         &self.cells[(version & (RING - 1)) as usize]
     }
 
     fn write(&self, version: u64, gcra: Gcra) {
-        for (cell, word) in self.cell(version).iter().zip(gcra.to_words()) {
+        for (cell, word) in self.cell(version).0.iter().zip(gcra.to_words()) {
             cell.store(word, Ordering::Relaxed);
         }
     }

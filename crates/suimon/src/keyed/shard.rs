@@ -206,6 +206,14 @@ impl<I> Shard<I> {
         statuses.iter().map(suimon_core::Status::reset_after).max()
     }
 
+    /// Is one of the next `look` entries in turn as good as new, so that it could go? Else
+    /// how long the first takes to be, if that can be told.
+    pub(super) fn room(&mut self, look: usize, now: Timestamp) -> Result<(), Option<std::time::Duration>> {
+        let len = self.entries.len();
+        let nearest = (1..=look.min(len)).filter_map(|step| self.until_fresh((self.hand + step) % len, now)).min();
+        if nearest.is_some_and(|wait| wait.is_zero()) { Ok(()) } else { Err(nearest) }
+    }
+
     /// Brings all states to the rules in force.
     pub(super) fn bring_all(&mut self) {
         for at in 0..self.entries.len() {

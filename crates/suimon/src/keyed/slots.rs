@@ -5,6 +5,13 @@
 //! portable-atomic, which takes what the platform has and otherwise a lock; and
 //! under the model checker its own lock, one for each slot.
 
+#[cfg(not(shuttle))]
+mod memory;
+#[cfg(shuttle)]
+mod modelled;
+#[cfg(not(shuttle))]
+mod wide;
+
 use std::fmt;
 
 /// A slot: whose it is, and the word of its limit. All zero when it is free.
@@ -16,270 +23,93 @@ pub(super) struct Slot {
 
 /// Slots in a line of the processor's cache.
 pub(super) const LINE: usize = 4;
+/// Slots of a nest, which is two lines.
+pub(super) const NEST: usize = 2 * LINE;
 
 #[cfg(not(shuttle))]
-pub(super) use memory::Slots;
+pub(super) use memory::Cell;
+#[cfg(not(shuttle))]
+use memory::Memory;
 #[cfg(shuttle)]
-pub(super) use modelled::Slots;
+pub(super) use modelled::Cell;
+#[cfg(shuttle)]
+use modelled::{Memory, wide};
+pub(super) use wide::Wide;
 
-#[cfg(not(shuttle))]
-mod memory {
-    use std::cell::UnsafeCell;
+/// The slots of a line.
+pub(super) type Line = [Cell; LINE];
+type Nest = [Line; 2];
 
-    use portable_atomic::{AtomicU128, Ordering};
-
-    use super::{LINE, Slot};
-
-    /// A fixed number of slots, the first of which begins a cache line.
-    ///
-    /// The memory comes zeroed from the allocator, which takes it from the system
-    /// page by page as it is touched.
-    pub(crate) struct Slots {
-        memory: Box<[UnsafeCell<u128>]>,
-        /// Where the first line begins.
-        first: usize,
-        /// Does the processor replace and read 16 bytes at once?
-        wide: bool,
-    }
-
-    // SAFETY: all access to the cells after their creation is atomic.
-    unsafe impl Send for Slots {}
-    // SAFETY: as above.
-    unsafe impl Sync for Slots {}
-
-    impl Slots {
-        /// As many free slots, a whole number of lines.
-        pub(crate) fn new(len: usize) -> Slots {
-            Slots::with(len, wide::is_here())
-        }
-
-        /// The same by the way that works on every platform.
-        pub(crate) fn portable(len: usize) -> Slots {
-            Slots::with(len, false)
-        }
-
-        fn with(len: usize, wide: bool) -> Slots {
-            assert!(len.is_multiple_of(LINE), "a whole number of lines");
-            let memory = Box::into_raw(vec![0_u128; len + LINE - 1].into_boxed_slice());
-            // SAFETY: `UnsafeCell<u128>` has the layout of `u128`, and the box is
-            // taken back as it was given.
-            let memory = unsafe { Box::from_raw(memory as *mut [UnsafeCell<u128>]) };
-            // In slots; where it cannot be said, lines are not those of the cache.
-            let first = memory.as_ptr().align_offset(LINE * size_of::<u128>()) % LINE;
-            Slots { memory, first, wide }
-        }
-
-        pub(crate) fn len(&self) -> usize {
-            self.memory.len() - (LINE - 1)
-        }
-
-        fn cell(&self, index: usize) -> *mut u128 {
-            self.memory[self.first + index].get()
-        }
-
-        /// Reads a slot, both halves at one instant.
-        #[inline(always)]
-        pub(crate) fn load(&self, index: usize) -> Slot {
-            let cell = self.cell(index);
-            let both = if self.wide {
-                // SAFETY: the cell lives as long as `self` and is aligned to its 16
-                // bytes; `wide` says that the processor has the instruction.
-                unsafe { wide::load(cell) }
-            } else {
-                // SAFETY: the cell lives as long as `self`, is aligned, and all
-                // access to it is atomic.
-                unsafe { AtomicU128::from_ptr(cell) }.load(Ordering::Acquire)
-            };
-            unpack(both)
-        }
-
-        /// Reads the tag of a slot, to see whether it is worth reading as a whole.
-        #[inline(always)]
-        pub(crate) fn tag(&self, index: usize) -> u64 {
-            let cell = self.cell(index);
-            if self.wide {
-                // SAFETY: as for `load`.
-                unsafe { wide::load_low(cell) }
-            } else {
-                self.load(index).tag
-            }
-        }
-
-        /// Puts `new` in the place of `old`; false where something else is there.
-        #[inline(always)]
-        pub(crate) fn replace(&self, index: usize, old: Slot, new: Slot) -> bool {
-            let cell = self.cell(index);
-            if self.wide {
-                // SAFETY: as for `load`.
-                unsafe { wide::compare_exchange(cell, pack(old), pack(new)) }
-            } else {
-                // SAFETY: as for `load`.
-                let atomic = unsafe { AtomicU128::from_ptr(cell) };
-                atomic.compare_exchange(pack(old), pack(new), Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            }
-        }
-
-        /// Asks for the line of a slot, which will be read soon.
-        #[inline(always)]
-        pub(crate) fn prefetch(&self, index: usize) {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a hint, which the processor may take for any address.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(self.cell(index).cast_const().cast());
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            let _ = index;
-        }
-    }
-
-    fn pack(slot: Slot) -> u128 {
-        u128::from(slot.word) << 64 | u128::from(slot.tag)
-    }
-
-    fn unpack(both: u128) -> Slot {
-        Slot { tag: both as u64, word: (both >> 64) as u64 }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    mod wide {
-        use std::arch::asm;
-
-        /// Has the processor `cmpxchg16b`, and with AVX the promise that an aligned
-        /// load of 16 bytes is atomic (Intel's manual, volume 3, 9.1.1; AMD's the same)?
-        pub(super) fn is_here() -> bool {
-            is_x86_feature_detected!("cmpxchg16b") && is_x86_feature_detected!("avx")
-        }
-
-        /// # Safety
-        /// The cell is live, aligned to 16 bytes and only accessed atomically;
-        /// [`is_here`].
-        #[inline(always)]
-        pub(super) unsafe fn load(cell: *const u128) -> u128 {
-            let (low, high): (u64, u64);
-            // SAFETY: reads 16 aligned bytes of live memory at once, as the caller
-            // promises. Not `pure`: the value changes between two reads.
-            unsafe {
-                asm!(
-                    "movdqa {both}, xmmword ptr [{cell}]",
-                    "movq {low}, {both}",
-                    "punpckhqdq {both}, {both}",
-                    "movq {high}, {both}",
-                    cell = in(reg) cell,
-                    both = out(xmm_reg) _,
-                    low = lateout(reg) low,
-                    high = lateout(reg) high,
-                    options(nostack, preserves_flags, readonly),
-                );
-            }
-            u128::from(high) << 64 | u128::from(low)
-        }
-
-        /// # Safety
-        /// As for [`load`].
-        #[inline(always)]
-        pub(super) unsafe fn load_low(cell: *const u128) -> u64 {
-            let low: u64;
-            // SAFETY: reads 8 aligned bytes of live memory at once.
-            unsafe {
-                asm!(
-                    "mov {low}, qword ptr [{cell}]",
-                    cell = in(reg) cell,
-                    low = lateout(reg) low,
-                    options(nostack, preserves_flags, readonly),
-                );
-            }
-            low
-        }
-
-        /// # Safety
-        /// As for [`load`].
-        #[inline(always)]
-        pub(super) unsafe fn compare_exchange(cell: *mut u128, old: u128, new: u128) -> bool {
-            let done: u8;
-            // SAFETY: one locked instruction on 16 aligned bytes of live memory. It
-            // wants a half of the new value in rbx, which belongs to the compiler, so
-            // rbx is exchanged and given back. All other registers are named: any
-            // that the compiler chose could be rbx, which is another one in between.
-            unsafe {
-                asm!(
-                    "xchg rsi, rbx",
-                    "lock cmpxchg16b xmmword ptr [rdi]",
-                    "sete r8b",
-                    "mov rbx, rsi",
-                    in("rdi") cell,
-                    inout("rsi") new as u64 => _,
-                    out("r8b") done,
-                    in("rcx") (new >> 64) as u64,
-                    inout("rax") old as u64 => _,
-                    inout("rdx") (old >> 64) as u64 => _,
-                    options(nostack),
-                );
-            }
-            done != 0
-        }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    mod wide {
-        pub(super) fn is_here() -> bool {
-            false
-        }
-
-        pub(super) unsafe fn load(_: *const u128) -> u128 {
-            unreachable!("never chosen")
-        }
-
-        pub(super) unsafe fn load_low(_: *const u128) -> u64 {
-            unreachable!("never chosen")
-        }
-
-        pub(super) unsafe fn compare_exchange(_: *mut u128, _: u128, _: u128) -> bool {
-            unreachable!("never chosen")
-        }
-    }
+/// A way to read and replace a slot at once, that this processor has.
+pub(super) trait Way: Copy {
+    fn load(self, cell: &Cell) -> Slot;
+    /// A slot of a line with this tag, which may change hands at any time.
+    fn find(self, line: &Line, tag: u64) -> Option<&Cell>;
+    /// Puts `new` in the place of `old`; false where something else is there.
+    fn replace(self, cell: &Cell, old: Slot, new: Slot) -> bool;
 }
 
-/// The same for the model checker, which sees locks and not instructions.
-#[cfg(shuttle)]
-mod modelled {
-    use shuttle::sync::Mutex;
+/// The way that every processor has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Portable;
 
-    use super::Slot;
+/// What was asked of the memory of a table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// The way that works on every platform.
+    pub(super) portable: bool,
+    pub(super) huge_pages: bool,
+}
 
-    pub(crate) struct Slots(Vec<Mutex<Slot>>);
+/// A fixed number of nests, each in two lines of the cache that lie together.
+pub(super) struct Slots {
+    memory: Memory,
+    wide: Option<Wide>,
+}
 
-    impl Slots {
-        pub(crate) fn new(len: usize) -> Slots {
-            Slots((0..len).map(|_| Mutex::new(Slot::default())).collect())
+impl Slots {
+    /// As many nests of free slots.
+    pub(super) fn new(nests: usize, how: How) -> Slots {
+        let wide = if how.portable { None } else { Wide::new() };
+        Slots { memory: Memory::new(nests, how.huge_pages), wide }
+    }
+
+    /// How many slots there are.
+    pub(super) fn len(&self) -> usize {
+        self.memory.nests().len() * NEST
+    }
+
+    /// The fast way, where there is one.
+    #[inline(always)]
+    pub(super) fn wide(&self) -> Option<Wide> {
+        self.wide
+    }
+
+    /// The lines of a nest: that of this side first.
+    #[inline(always)]
+    pub(super) fn lines(&self, nest: usize, side: usize) -> [&Line; 2] {
+        let nest = &self.memory.nests()[nest];
+        [&nest[side & 1], &nest[side & 1 ^ 1]]
+    }
+
+    fn cell(&self, index: usize) -> &Cell {
+        &self.memory.nests()[index / NEST][index / LINE % 2][index % LINE]
+    }
+
+    /// Reads a slot, both halves at one instant.
+    pub(super) fn load(&self, index: usize) -> Slot {
+        match self.wide {
+            Some(wide) => wide.load(self.cell(index)),
+            None => Portable.load(self.cell(index)),
         }
+    }
 
-        pub(crate) fn portable(len: usize) -> Slots {
-            Slots::new(len)
+    /// Puts `new` in the place of `old`; false where something else is there.
+    pub(super) fn replace(&self, index: usize, old: Slot, new: Slot) -> bool {
+        match self.wide {
+            Some(wide) => wide.replace(self.cell(index), old, new),
+            None => Portable.replace(self.cell(index), old, new),
         }
-
-        pub(crate) fn len(&self) -> usize {
-            self.0.len()
-        }
-
-        pub(crate) fn load(&self, index: usize) -> Slot {
-            *self.0[index].lock().unwrap()
-        }
-
-        pub(crate) fn replace(&self, index: usize, old: Slot, new: Slot) -> bool {
-            let mut slot = self.0[index].lock().unwrap();
-            let same = *slot == old;
-            if same {
-                *slot = new;
-            }
-            same
-        }
-
-        pub(crate) fn tag(&self, index: usize) -> u64 {
-            self.load(index).tag
-        }
-
-        pub(crate) fn prefetch(&self, _: usize) {}
     }
 }
 
@@ -295,8 +125,26 @@ mod tests {
 
     use super::*;
 
+    fn slots() -> Slots {
+        Slots::new(8, How::default())
+    }
+
     fn both() -> [Slots; 2] {
-        [Slots::new(64), Slots::portable(64)]
+        [slots(), Slots::new(8, How { portable: true, huge_pages: false })]
+    }
+
+    #[test]
+    fn huge_pages_hold_the_same() {
+        for nests in [1, 8, 16_384, 16_385, 40_000] {
+            let slots = Slots::new(nests, How { portable: false, huge_pages: true });
+            assert_eq!(slots.len(), nests * NEST);
+            for index in [0, slots.len() / 2, slots.len() - 1] {
+                let mine = Slot { tag: 5, word: index as u64 };
+                assert!(slots.replace(index, Slot::default(), mine));
+                assert_eq!(slots.load(index), mine);
+            }
+            assert_eq!(std::ptr::from_ref(slots.lines(0, 0)[0]).addr() % 128, 0);
+        }
     }
 
     #[test]
@@ -317,9 +165,54 @@ mod tests {
     #[test]
     fn lines_are_lines_of_the_cache() {
         for slots in both() {
-            slots.prefetch(0);
             assert_eq!(slots.len(), 64);
             assert_eq!(format!("{slots:?}"), "Slots { len: 64, .. }");
+            for nest in 0..8 {
+                let [first, second] = slots.lines(nest, 0);
+                assert_eq!(std::ptr::from_ref(first).addr() % 128, 0);
+                assert_eq!(std::ptr::from_ref(second).addr() % 128, 64);
+                let [other, one] = slots.lines(nest, 1);
+                assert!(std::ptr::eq(one, first) && std::ptr::eq(other, second));
+            }
+        }
+    }
+
+    /// The two ways see the same slot at an index.
+    #[test]
+    fn a_slot_has_one_place() {
+        let slots = slots();
+        for index in 0..64 {
+            let mine = Slot { tag: 1 + index as u64, word: 7 };
+            assert!(slots.replace(index, Slot::default(), mine));
+            let cell = &slots.lines(index / NEST, 0)[index / LINE % 2][index % LINE];
+            assert_eq!(Portable.load(cell), mine);
+            if let Some(wide) = slots.wide() {
+                assert_eq!(wide.load(cell), mine);
+            }
+        }
+    }
+
+    #[test]
+    fn a_tag_is_found_in_any_slot_of_a_line() {
+        fn check(slots: &Slots, way: impl Way) {
+            let [line, other] = slots.lines(3, 1);
+            for (nth, cell) in line.iter().enumerate() {
+                let tag = 1 << 63 | nth as u64;
+                assert!(way.find(line, tag).is_none());
+                assert!(way.replace(cell, Slot::default(), Slot { tag, word: 1 << 63 }));
+                assert!(way.find(line, tag).is_some_and(|found| std::ptr::eq(found, cell)));
+                assert!(way.find(other, tag).is_none());
+                assert!(way.find(line, tag | 1 << 32).is_none());
+            }
+            // A word is no tag; of two slots it is the first.
+            assert!(way.find(line, 1 << 63).is_some_and(|found| std::ptr::eq(found, &line[0])));
+            let twice = Slot { tag: 1 << 63 | 1, word: 0 };
+            assert!(way.replace(&line[3], way.load(&line[3]), twice));
+            assert!(way.find(line, twice.tag).is_some_and(|found| std::ptr::eq(found, &line[1])));
+        }
+        check(&slots(), Portable);
+        if let Some(wide) = Wide::new() {
+            check(&slots(), wide);
         }
     }
 

@@ -70,7 +70,7 @@ impl KeyedStats {
 /// threads, which no other thread writes to, so that counting is a load and a store;
 /// and one pair for all other threads.
 pub(super) struct Counters {
-    own: Box<[Pair]>,
+    own: Box<[Pair; OWNERS]>,
     shared: Pair,
 }
 
@@ -82,24 +82,38 @@ struct Pair {
     denied: AtomicU64,
 }
 
+impl Pair {
+    #[inline(always)]
+    fn of(&self, allowed: bool) -> &AtomicU64 {
+        if allowed { &self.allowed } else { &self.denied }
+    }
+}
+
 /// Threads with counters of their own, at a time.
 const OWNERS: usize = 32;
 
 impl Counters {
     pub(super) fn new() -> Counters {
-        Counters { own: (0..OWNERS).map(|_| Pair::default()).collect(), shared: Pair::default() }
+        Counters { own: Box::new(std::array::from_fn(|_| Pair::default())), shared: Pair::default() }
     }
 
     #[inline(always)]
     pub(super) fn count(&self, allowed: bool) {
-        let own = self.own.get(thread_index());
-        let pair = own.unwrap_or(&self.shared);
-        let counter = if allowed { &pair.allowed } else { &pair.denied };
-        if own.is_some() {
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        } else {
-            counter.fetch_add(1, Ordering::Relaxed);
+        match self.own.get(INDEX.get()) {
+            Some(pair) => {
+                let counter = pair.of(allowed);
+                counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            }
+            None => self.count_elsewhere(allowed),
         }
+    }
+
+    /// For a thread that has no counters of its own, or none yet.
+    #[cold]
+    #[inline(never)]
+    fn count_elsewhere(&self, allowed: bool) {
+        let own = if INDEX.get() == NONE { self.own.get(new_index()) } else { None };
+        own.unwrap_or(&self.shared).of(allowed).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Allowed and denied.
@@ -129,15 +143,8 @@ thread_local! {
 /// Indices of threads that have ended, and the first one never given out.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
-/// The index of this thread, which it has for itself while it lives, or one that no
+/// Gives this thread an index, which it has for itself while it lives, or one that no
 /// counters have.
-#[inline(always)]
-fn thread_index() -> usize {
-    let index = INDEX.get();
-    if index == NONE { new_index() } else { index }
-}
-
-#[cold]
 fn new_index() -> usize {
     // A thread that is ending has given its index back and takes no other.
     let index = RETURN.try_with(|_| {

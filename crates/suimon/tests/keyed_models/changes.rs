@@ -1,12 +1,17 @@
 //! Changes of the limits of all keys, while they are decided about.
 
-use suimon::{Carry, Overflow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::crowd::Crowd;
+use shuttle::thread;
+use suimon::clock::{Clock, ManualClock};
+use suimon::{Carry, Overflow, Timestamp};
+
+use super::crowd::{Crowd, shard_of};
 use super::ledger::Ledger;
 use super::{
-    A, B, C, Table, builder, check, check_so_often, flat_and_map, goes_to, hits, meanwhile, passes, remaining, small,
-    two_shards,
+    A, B, C, Table, builder, check, check_so_often, flat_and_map, goes_to, hits, meanwhile, ms, passes, remaining,
+    small, two_shards,
 };
 
 #[test]
@@ -111,6 +116,24 @@ fn the_last_of_two_changes_is_in_force_for_all() {
     });
 }
 
+/// The same once more for the busy one alone, for whose limiter each of the two changes
+/// comes by itself.
+#[test]
+fn a_busy_key_follows_the_last_of_two_changes() {
+    check_so_often(3000, || {
+        let (builder, _clock) = builder("bucket 1/h burst 10");
+        let table = builder.in_map().max_keys(1).build().unwrap();
+        let place = table.reserve(&A, 2).unwrap();
+        let change = |policy: &'static str| meanwhile(&table, move |table| table.change(policy, Carry::Keep).unwrap());
+        let changes = [change("bucket 1/h burst 20"), change("bucket 1/h burst 30")];
+        changes.into_iter().for_each(|thread| thread.join().unwrap());
+        let left = remaining(&table, A);
+        drop(place);
+        table.reset(&A).unwrap();
+        assert_eq!(remaining(&table, A), left + 2);
+    });
+}
+
 /// So many changes before that the second from now on brings all words to the limit
 /// in force: of a smaller limit, so that a word which is taken for an old one is seen.
 fn changed_so_often(table: &Table) {
@@ -200,27 +223,58 @@ fn newcomers_respect_words_of_older_limits() {
     });
 }
 
-/// After a change a key is sought under the lock of its shard, and just then its slot
-/// goes to one of another shard.
+/// A clock of which one reading, after so many, puts to sleep who has read: until it is
+/// woken, and a second later.
+#[derive(Clone, Debug)]
+struct Sleepy {
+    clock: ManualClock,
+    readings_before: Arc<AtomicUsize>,
+    awake: Arc<AtomicBool>,
+}
+
+impl Clock for Sleepy {
+    fn now(&self) -> Timestamp {
+        let now = self.clock.now();
+        if self.readings_before.fetch_sub(1, Ordering::Relaxed) == 0 {
+            self.clock.advance_to(ms(1003));
+            while !self.awake.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        }
+        now
+    }
+}
+
+/// After a change a key is sought under the lock of its shard. While that sleeps with
+/// the time in its hand, its slot goes to one of another shard, and a slot is free.
 #[test]
 fn a_slot_changes_hands_after_a_change() {
     let all = Crowd::of(128);
-    check_so_often(500, move || {
-        let (table, clock) = two_shards("bucket 1/s burst 4", Overflow::Deny);
-        let ledger = Ledger::new(2, 4);
-        all.fill(&ledger, &table, &clock, |nth| if nth == 0 { 2 } else { 4 });
-        table.change("bucket 2/s burst 4", Carry::Keep).unwrap();
-        let come = [all.keys[0], all.stranger_to(all.keys[0])];
-        let threads = [
-            ledger.calls(&table, &clock, &[(0, 4), (0, 4)], &come),
-            ledger.calls(&table, &clock, &[(1, 4), (1, 4)], &come),
-            goes_to(&clock, &[1003]),
-        ];
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        for key in come {
+    check_so_often(10, move || {
+        for nth in 0..4 {
+            let clock = ManualClock::new();
+            let (readings_before, awake) = (Arc::new(usize::MAX.into()), Arc::default());
+            let sleepy = Sleepy { clock: clock.clone(), readings_before, awake };
+            let builder = builder("bucket 1/s burst 4").0.max_keys(128).overflow(Overflow::Deny);
+            let table = builder.clock(sleepy.clone()).build().unwrap();
+            let ledger = Ledger::new(2, 4);
+            all.fill(&ledger, &table, &clock, |nth| if nth == 0 { 2 } else { 4 });
+            table.change("bucket 2/s burst 4", Carry::Keep).unwrap();
+            let key = all.keys[0];
+            let new = all.stranger_to(key);
+            let leaves = all.keys.iter().find(|leaves| shard_of(**leaves) == shard_of(new)).unwrap();
+            sleepy.readings_before.store(nth, Ordering::Relaxed);
+            let comes_again = ledger.calls(&table, &clock, &[(0, 4), (0, 4)], &[key]);
+            while clock.now() == Timestamp::ZERO {
+                thread::yield_now();
+            }
+            assert!(ledger.allow(&table, &clock, new, 4));
+            table.reset(leaves).unwrap();
+            sleepy.awake.store(true, Ordering::Relaxed);
+            comes_again.join().unwrap();
             while ledger.allow(&table, &clock, key, 1) {}
+            ledger.check();
         }
-        ledger.check();
     });
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Crowd {
 }
 
 pub(super) const SLOTS: usize = 16;
-const MORE: usize = 12;
+const MORE: usize = 24;
 
 impl Crowd {
     /// Of a table with room for so many keys.
@@ -92,6 +92,6 @@ fn crowding_keys(room: usize) -> Vec<u64> {
 
 /// In which of the two shards of [`two_shards`](super::two_shards) a key is: the
 /// arithmetic of the table itself, which shows nowhere.
-fn shard_of(key: u64) -> u64 {
+pub(super) fn shard_of(key: u64) -> u64 {
     Fixed::default().hash_one(key) >> 40 & 1
 }

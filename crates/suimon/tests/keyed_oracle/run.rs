@@ -239,7 +239,17 @@ impl Run {
         let answer = self.table.peek(brought, key, cost);
         let answer = self.seen(&answer);
         prop_assert_eq!(self.who(key, now)?, Who::Is(Owner::Key(key)));
-        self.compare(Owner::Key(key), now, &answer, |one| one.peek(now, cost))?;
+        let own = self.compare(Owner::Key(key), now, &answer, |one| one.peek(now, cost));
+        // Nothing is counted by which it could be told whether there was room: but who has
+        // used something has some, and to look at what is free takes none.
+        let needs_room = cost != Cost::ZERO && self.one(Owner::Key(key)).is_fresh(now);
+        match self.setup.overflow {
+            Overflow::Deny if own.is_err() && needs_room => drop(Self::refused_for_room(&answer)?),
+            Overflow::Share if own.is_err() && needs_room => {
+                self.compare(Owner::Common, now, &answer, |one| one.peek(now, cost))?;
+            }
+            _ => own?,
+        }
         self.clock.advance_to(now);
         Ok(())
     }
