@@ -2,7 +2,7 @@
 //!
 //! [`replay`] is the work behind `suimon replay`, usable as a library; [`cli`] is
 //! what stands around it. `suimon pace`, which lets lines or commands pass at a
-//! limit, is of use on the command line alone.
+//! limit, and `suimon jobs`, a queue on the crate `suimon-jobs`, are of use on the command line alone.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,6 +28,8 @@
 //! ```
 
 pub mod cli;
+#[cfg(feature = "jobs")]
+mod jobs;
 mod pace;
 pub mod replay;
 mod terminal;

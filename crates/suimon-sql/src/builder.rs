@@ -166,7 +166,7 @@ impl fmt::Display for OpenError {
                 "the tables can be used from version {needed} of them on, and this program knows version {known}: \
                  a newer version of it has changed them"
             ),
-            OpenError::Database(why) => write!(f, "the tables of the limits could not be brought up to date: {why}"),
+            OpenError::Database(why) => write!(f, "the tables could not be brought up to date: {why}"),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The command line: what may be asked, and the exit codes.
 
+#[cfg(feature = "jobs")]
+mod jobs;
 mod pace;
 mod progress;
 mod replay;
 mod sample;
-mod values;
+pub(crate) mod values;
 
 use crate::terminal;
 use clap::{ColorChoice, Parser, Subcommand};
@@ -18,7 +20,7 @@ Exit codes:
   1  a log could not be read, or not to its end, or a report could not be written
   2  the command line is wrong: an option, a policy, a field
   3  more was refused than --fail-over allows
-`suimon pace` has its own: see `suimon pace --help`";
+`suimon pace` and `suimon jobs` have their own: see their --help";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +28,8 @@ Examples:
   suimon replay --policy 'bucket 2/s burst 20' --key client access.log
   suimon replay --policy 'fixed 1000/day' --key user.id --cost tokens api.jsonl.gz
   suimon sample | suimon replay --policy 'pace 60/min' --key client,path -
-  suimon pace 'pace 10/s' < urls.txt | xargs -n1 curl -sS";
+  suimon pace 'pace 10/s' < urls.txt | xargs -n1 curl -sS
+  suimon jobs work --db sqlite:q.db --exec 'call=./call-api' --limit 'call=window 10/60s'";
 
 /// A rate limiter, and what a limit would have done to your traffic.
 #[derive(Debug, Parser)]
@@ -43,6 +46,8 @@ struct Cli {
 enum Command {
     Replay(Box<replay::Args>),
     Pace(Box<pace::Args>),
+    #[cfg(feature = "jobs")]
+    Jobs(jobs::Args),
     Sample(sample::Args),
 }
 
@@ -92,8 +97,8 @@ enum Ending {
     Incomplete,
     /// More was refused than may be.
     OverThreshold,
-    /// Lines were left out, or their commands failed; that has been said.
-    LinesFailed,
+    /// Lines were left out, or commands failed; that has been said.
+    SomeFailed,
     /// A signal with this number ended it, in order.
     Signal(i32),
 }
@@ -111,11 +116,13 @@ pub fn main() -> ExitCode {
         None => replay::demo(),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Pace(args)) => pace::run(&args),
+        #[cfg(feature = "jobs")]
+        Some(Command::Jobs(args)) => jobs::run(args),
         Some(Command::Sample(args)) => sample::run(&args),
     };
     match ending {
         Ok(Ending::Done) | Err(Failure::Closed) => ExitCode::SUCCESS,
-        Ok(Ending::Incomplete | Ending::LinesFailed) => ExitCode::from(1),
+        Ok(Ending::Incomplete | Ending::SomeFailed) => ExitCode::from(1),
         // As a shell reports it: there are fewer than 128 signals.
         Ok(Ending::Signal(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
         Ok(Ending::OverThreshold) => ExitCode::from(3),

@@ -133,7 +133,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, Failure> {
     };
     Ok(match ending {
         pace::Ending::Done => Ending::Done,
-        pace::Ending::Failed => Ending::LinesFailed,
+        pace::Ending::Failed => Ending::SomeFailed,
         pace::Ending::Signal(signal) => Ending::Signal(signal),
     })
 }

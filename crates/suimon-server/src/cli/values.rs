@@ -19,7 +19,7 @@ pub(super) fn parse_policy(option: &str, text: &str) -> Result<Policy, Failure> 
 }
 
 /// `90s`, `1.5min`: a decimal and a unit.
-pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let seconds = match unit.trim() {
@@ -29,7 +29,7 @@ pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "min" => 60.0,
         "h" => 3600.0,
-        "day" => 86_400.0,
+        "day" | "d" => 86_400.0,
         _ if text == "0" => 1.0,
         _ => return Err("a time has a unit: ns, us, ms, s, min, h or day, as in `90s`".to_string()),
     };

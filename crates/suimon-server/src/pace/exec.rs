@@ -12,10 +12,10 @@ use super::run::Control;
 use super::stop::Cause;
 
 /// `EX_TEMPFAIL` of sysexits.h: try again later.
-const TRY_LATER: i32 = 75;
+pub(crate) const TRY_LATER: i32 = 75;
 
 /// A pause that a command asks for is at most a day: then its line is tried again anyway.
-const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What is read of a command's output at once, and the longest piece of a line
 /// that is held back so that those of two commands do not mix.
@@ -250,7 +250,7 @@ fn pass_on(from: Option<impl Read>, by_line: bool, mut write: impl FnMut(&[u8]) 
 }
 
 /// The seconds of a last line `retry-after: SECONDS`.
-fn retry_after(output: &[u8]) -> Option<Duration> {
+pub(crate) fn retry_after(output: &[u8]) -> Option<Duration> {
     let last = output.trim_ascii_end().rsplit(|byte| *byte == b'\n').next()?;
     let (name, value) = std::str::from_utf8(last).ok()?.split_once(':')?;
     if !name.trim().eq_ignore_ascii_case("retry-after") {

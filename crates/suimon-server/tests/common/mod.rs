@@ -29,7 +29,7 @@ pub(crate) fn suimon(args: &[&str]) -> Ran {
 pub(crate) fn suimon_with(args: &[&str], input: &[u8], env: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "COLUMNS", "LC_ALL", "LC_CTYPE", "LANG"] {
+    for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "COLUMNS", "LC_ALL", "LC_CTYPE", "LANG", "SUIMON_DB"] {
         command.env_remove(name);
     }
     command.envs(env.iter().copied());

@@ -5,7 +5,7 @@ mod html;
 mod json;
 mod plot;
 mod text;
-mod words;
+pub(crate) mod words;
 
 pub use html::{html, svg};
 pub use json::json;

@@ -34,7 +34,7 @@ pub(super) fn percent(percent: f64) -> String {
 }
 
 /// A time in its two largest units: `1 day 18 h`, `3 min 20 s`, `1.5 s`, `250 ms`.
-pub(super) fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let nanos = u64::from(duration.subsec_nanos());
     let two = |large: u64, name: &str, small: u64, small_name: &str| {
