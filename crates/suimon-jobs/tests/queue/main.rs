@@ -3,4 +3,8 @@
 #![cfg(all(feature = "postgres", feature = "mysql", feature = "sqlite", unix))]
 
 mod behaviours;
+mod changes;
+mod exact;
+mod refused;
 mod support;
+mod turns;
