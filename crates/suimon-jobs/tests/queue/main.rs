@@ -5,6 +5,11 @@
 mod behaviours;
 mod changes;
 mod exact;
+mod outages;
+mod plain;
+mod processes;
+mod properties;
 mod refused;
 mod support;
 mod turns;
+mod wake;

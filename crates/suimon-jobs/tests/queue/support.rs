@@ -104,7 +104,7 @@ impl Place {
             match answer {
                 Ok(rows) => return rows,
                 Err(error) if error.to_string().contains("locked") => {
-                    tokio::time::sleep(Duration::from_millis(5)).await
+                    tokio::time::sleep(Duration::from_millis(5)).await;
                 }
                 Err(error) => panic!("{error}: {sql}"),
             }
