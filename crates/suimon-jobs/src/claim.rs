@@ -100,11 +100,13 @@ impl Work for Look<'_> {
 /// The lanes of a handler and priority that are open, and the next one after them.
 fn lanes(db: &Db, handler: &str, priority: i64) -> String {
     format!(
-        "SELECT {LANE}, lane.handler, lane.job_key, lane.priority, lane.next_at, own.open_at, own.paused_until \
-         FROM {} AS lane LEFT JOIN {} AS own ON own.handler = lane.handler AND own.job_key = lane.job_key \
-         AND lane.job_key <> '' WHERE lane.handler = {} AND lane.priority = {priority} ORDER BY lane.next_at LIMIT {LANES}",
-        db.lanes(),
+        "SELECT {LANE}, handler, job_key, priority, next_at, coalesce((SELECT {} FROM {} AS own \
+         WHERE own.handler = lane.handler AND own.job_key = lane.job_key AND lane.job_key <> ''), 0) FROM \
+         (SELECT handler, job_key, priority, next_at FROM {} WHERE handler = {} AND priority = {priority} \
+         AND next_at >= 0 ORDER BY next_at LIMIT {LANES}) AS lane ORDER BY next_at",
+        db.greatest("open_at, paused_until"),
         db.limits(),
+        db.lanes(),
         db.text(handler),
     )
 }
@@ -116,7 +118,7 @@ impl Seen {
         for row in rows.tagged(LANE) {
             let lane = (row.text(1), row.text(2), row.number(3));
             let next_at = row.number(4);
-            let key_opens_at = row.number(5).max(row.number(6));
+            let key_opens_at = row.number(5);
             if next_at > self.now {
                 self.next_at = self.next_at.min(next_at);
             } else if key_opens_at > self.now {
@@ -190,7 +192,8 @@ impl Work for Claim<'_> {
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<Claims, Stop> {
         let lanes = &self.seen.open[..self.seen.open.len().min(self.most.max(4) * 2)];
         // One more than are wanted: a lane in which none is left has to be tidied.
-        let each = self.most.div_ceil(lanes.len().max(1)) + 1;
+        // And many even where there are many lanes: most of them may be about to be closed.
+        let each = self.most.div_ceil(lanes.len().max(1)).max(self.most / 2) + 1;
         let sql = db.tables.begin(left) + "; " + &self.lock(db, lanes, each);
         let rows = Rows::read(session.cells(sql).await.map_err(Stop::Before)?);
         let mut locked = rows.limits();
@@ -361,12 +364,9 @@ impl Claim<'_> {
             let has_others =
                 |lane: &Lane| lanes.iter().any(|other| other.0 == lane.0 && other.2 == lane.2 && other.1 != lane.1);
             let served: BTreeSet<_> = claims.jobs.iter().map(|job| &job.lane).filter(|lane| has_others(lane)).collect();
-            for (handler, key, priority) in served {
-                sql += &format!(
-                    "UPDATE {} SET next_at = {now} WHERE {} AND priority = {priority} AND next_at < {now}; ",
-                    db.lanes(),
-                    db.names(handler, key)
-                );
+            for lane in served {
+                let (lanes, lane) = (db.lanes(), db.lane(lane));
+                sql += &format!("UPDATE {lanes} SET next_at = {now} WHERE {lane} AND next_at < {now}; ");
             }
         }
         sql
@@ -436,13 +436,15 @@ impl Work for Tidy<'_> {
         // The limits of the keys first, as everywhere: whoever opens one of them meanwhile opens its
         // lanes too, and that must not be overwritten by what was read before.
         sql += &db.lock_limits(&self.lanes.iter().filter_map(|lane| names(lane).1).collect());
-        for (handler, key, priority) in self.lanes {
-            sql += &format!("SELECT 0 FROM {table} WHERE {} AND priority = {priority}{lock}; ", db.names(handler, key));
+        for lane in self.lanes {
+            sql += &format!("SELECT 0 FROM {table} WHERE {}{lock}; ", db.lane(lane));
         }
         // What is read now was written by all who had the lock before.
-        for (handler, key, priority) in self.lanes {
-            let lane = format!("{} AND priority = {priority}", db.names(handler, key));
-            let pending = format!("FROM {jobs} WHERE state = 'pending' AND {lane}");
+        for name in self.lanes {
+            let (handler, key, priority) = name;
+            let lane = db.lane(name);
+            let pending =
+                format!("FROM {jobs} WHERE state = 'pending' AND {} AND priority = {priority}", db.names(handler, key));
             sql += &format!("DELETE FROM {table} WHERE {lane} AND NOT EXISTS (SELECT 1 {pending}); ");
             let first = format!("coalesce((SELECT min(run_at) {pending}), {NEVER})");
             let opens = format!(

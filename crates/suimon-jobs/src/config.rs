@@ -169,7 +169,7 @@ impl Config {
     }
 
     /// A limit, or several together, as text: `window 10/60s`, `pace 100/min`,
-    /// `bucket 10/s burst 20 & fixed 1000/day`. A wrong one is an error when the worker starts.
+    /// `bucket 10/s burst 20 and fixed 1000/day`. A wrong one is an error when the worker starts.
     #[must_use]
     pub fn limit(mut self, text: impl Into<String>) -> Config {
         self.limit = Some(LimitSpec::new(text));

@@ -91,7 +91,6 @@ impl Work for Add<'_> {
 impl Add<'_> {
     /// Opens the lanes of the jobs, in their order.
     fn lanes(&self, db: &Db) -> String {
-        let mut lanes: BTreeMap<(&str, &str, u8), String> = BTreeMap::new();
         let mut earliest: BTreeMap<(&str, &str, u8), Due> = BTreeMap::new();
         for job in self.jobs {
             let lane = (&*job.handler, job.key.as_deref().unwrap_or_default(), job.priority);
@@ -103,11 +102,10 @@ impl Add<'_> {
                 (None, due) => due,
             };
             earliest.insert(lane, due);
-            lanes.insert(lane, due_at(db, due));
         }
-        lanes
+        earliest
             .into_iter()
-            .map(|((handler, key, priority), at)| open_lane(db, handler, key, priority.into(), &at))
+            .map(|((handler, key, priority), due)| open_lane(db, handler, key, priority.into(), &due_at(db, due)))
             .collect()
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use suimon::Timestamp;
 use suimon::store::Record;
 
+use crate::claim::Lane;
 use crate::config::Count;
 use crate::db::{Db, Row, Rows};
 use crate::limits::{Limited, Locked, Name};
@@ -67,6 +68,11 @@ impl Db {
 
     pub(crate) fn names(&self, handler: &str, key: &str) -> String {
         format!("handler = {} AND job_key = {}", self.text(handler), self.text(key))
+    }
+
+    /// The row of a lane.
+    pub(crate) fn lane(&self, (handler, key, priority): &Lane) -> String {
+        format!("{} AND priority = {priority}", self.names(handler, key))
     }
 
     /// Makes the row of a handler where there is none, and notes a priority.

@@ -9,6 +9,8 @@ use suimon_jobs::{Config, HandlerStatus, JobId, JobInfo, Queue, Worker, WorkerBu
 use suimon_sql::access::{Cell, Target};
 use suimon_testkit::servers::{Folder, MariaDb, Postgres};
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// A kind of database, of which there is one for all tests that leave it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,16 +97,34 @@ impl Place {
     pub(crate) async fn sql(&self, sql: &str) -> Vec<Vec<Cell>> {
         let target = Target::parse(&self.url, Duration::from_secs(30)).unwrap();
         for _ in 0..1000 {
-            let mut connection = target.connect().await.unwrap();
-            match connection.cells(sql.replace("{p}", &self.prefix)).await {
+            let answer = match target.connect().await {
+                Ok(mut connection) => connection.cells(sql.replace("{p}", &self.prefix)).await,
+                Err(error) => Err(error),
+            };
+            match answer {
                 Ok(rows) => return rows,
                 Err(error) if error.to_string().contains("locked") => {
-                    tokio::time::sleep(Duration::from_millis(5)).await
+                    tokio::time::sleep(Duration::from_millis(5)).await;
                 }
                 Err(error) => panic!("{error}: {sql}"),
             }
         }
         panic!("it stays locked");
+    }
+
+    /// The first column of the answer, of numbers.
+    pub(crate) async fn numbers(&self, sql: &str) -> Vec<i64> {
+        let number = |row: Vec<Cell>| match row[0] {
+            Cell::Number(number) => number,
+            ref other => panic!("{other:?}"),
+        };
+        self.sql(sql).await.into_iter().map(number).collect()
+    }
+
+    /// When the runs of a handler began, as the database noted it.
+    pub(crate) async fn starts(&self, handler: &str) -> Vec<i64> {
+        let sql = format!("SELECT started_at FROM {{p}}_jobs WHERE handler = '{handler}' AND started_at IS NOT NULL");
+        self.numbers(&sql).await
     }
 
     /// The first number of the answer.
@@ -158,6 +178,42 @@ impl Diary {
     pub(crate) fn count(&self) -> usize {
         self.0.lock().unwrap().len()
     }
+}
+
+/// Runs workers until something has come about; then they end in good order.
+pub(crate) async fn working(workers: Vec<Worker>, done: impl Future<Output = ()>) {
+    let stop = watch::Sender::new(false);
+    let mut all = JoinSet::new();
+    for worker in workers {
+        let mut stops = stop.subscribe();
+        all.spawn(async move { worker.run_until(async move { drop(stops.wait_for(|stops| *stops).await) }).await });
+    }
+    done.await;
+    stop.send_replace(true);
+    while let Some(ended) = all.join_next().await {
+        ended.unwrap().unwrap();
+    }
+}
+
+/// Waits until so many jobs of a handler have been done.
+pub(crate) async fn done(queue: &Queue, handler: &str, jobs: u64) {
+    eventually("jobs that are done", || async { status(queue, handler).await.done >= jobs }).await;
+}
+
+/// No more than so many of these times, in microseconds, lie in any period.
+pub(crate) fn assert_at_most(most: usize, period: Duration, times: &[i64]) {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    for (nth, apart) in times.windows(most + 1).enumerate() {
+        let span = apart[most] - apart[0];
+        assert!(span >= i64::try_from(period.as_micros()).unwrap(), "{} in {span} us, from the {nth}th", most + 1);
+    }
+}
+
+/// The microseconds since 1970, by the clock that servers on this machine have too.
+pub(crate) fn micros() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_micros()).unwrap()
 }
 
 pub(crate) async fn status(queue: &Queue, handler: &str) -> HandlerStatus {
