@@ -192,8 +192,9 @@ impl Work for Claim<'_> {
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<Claims, Stop> {
         let lanes = &self.seen.open[..self.seen.open.len().min(self.most.max(4) * 2)];
         // One more than are wanted: a lane in which none is left has to be tidied.
-        // And many even where there are many lanes: most of them may be about to be closed.
-        let each = self.most.div_ceil(lanes.len().max(1)).max(self.most / 2) + 1;
+        // And many where there are many keys: most of them may be about to be closed.
+        let least = if lanes.iter().any(|(_, key, _)| !key.is_empty()) { self.most / 2 } else { 0 };
+        let each = self.most.div_ceil(lanes.len().max(1)).max(least) + 1;
         let sql = db.tables.begin(left) + "; " + &self.lock(db, lanes, each);
         let rows = Rows::read(session.cells(sql).await.map_err(Stop::Before)?);
         let mut locked = rows.limits();

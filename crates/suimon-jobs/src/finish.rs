@@ -13,7 +13,7 @@ use suimon_sql::access::Session;
 use crate::claim::{Claimed, booking, ids, names};
 use crate::db::{Db, NEVER, Row, Rows, Stop, Work, micros};
 use crate::dispatch::open_lane;
-use crate::limits::{Asking, Ended, Limited, Locked, Name, end};
+use crate::limits::{Asking, Ended, Limited, Locked, Name, close_books, end};
 
 const ROW: i64 = 2;
 const STATE: i64 = 3;
@@ -201,6 +201,7 @@ impl Finish<'_> {
                 _ => sql += &update(db, run, now),
             }
         }
+        close_books(&mut locked, now, self.calendar);
         sql += &done(db, all_done.into_iter(), &now.to_string());
         let mut all = db.write_limits(&locked);
         for name in reopened {
@@ -221,7 +222,7 @@ fn pause(locked: &mut Locked, name: Name, until: i64, reason: &str) {
     let row = locked.entry(name).or_insert_with(Limited::unknown);
     if until > row.paused_until {
         row.paused_until = until;
-        row.pause_reason = Some(told(reason, 400));
+        row.pause_reason = Some(told(400, reason));
         row.is_changed = true;
     }
 }
@@ -256,7 +257,6 @@ fn update(db: &Db, run: &Run, now: i64) -> String {
             (if *is_last { "failed" } else { "pending" }, Some("its worker was lost while it ran".to_owned()))
         }
     };
-    let error = error.map(|error| told(&error, 8000));
     let mut sets = format!("state = '{state}', error = {}, booking = NULL", db.optional_text(error.as_deref()));
     match waits_until {
         Some(0) => {}
@@ -271,9 +271,12 @@ fn update(db: &Db, run: &Run, now: i64) -> String {
     format!("UPDATE {} SET {sets} WHERE id = {}; ", db.jobs(), run.job.id)
 }
 
-/// What a handler tells, as a database can keep it: not all of them take a zero byte.
-fn told(text: &str, most: usize) -> String {
-    text.chars().take(most).map(|char| if char == '\0' { char::REPLACEMENT_CHARACTER } else { char }).collect()
+/// What a handler tells, as a database takes it, so many bytes at most: what is refused could never be
+/// written down.
+pub(crate) fn told(longest: usize, text: &str) -> String {
+    let end = text.floor_char_boundary(longest);
+    let cut = if end < text.len() { "..." } else { "" };
+    text[..end].replace('\0', "\u{fffd}") + cut
 }
 
 /// Tells the database that runs are alive.

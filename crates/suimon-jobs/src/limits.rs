@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::mem;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub(crate) struct Limited {
     pub(crate) record: Option<Record>,
     /// What those that run hold of a limit that counts completed runs.
     pub(crate) held: Cost,
+    /// What has completed and is to be charged.
+    pub(crate) completed: Cost,
     /// How many run, where that is limited.
     pub(crate) running: i64,
     /// Nothing can start before, in microseconds since 1970. A guess that is never too late.
@@ -289,7 +292,7 @@ fn book(
     Ok(booked)
 }
 
-/// Undoes or settles what a job has taken, when it has ended.
+/// Undoes or settles what a job has taken, when it has ended. [`close_books`] follows when all have.
 pub(crate) fn end(
     locked: &mut Locked,
     job: &Asking<'_>,
@@ -298,20 +301,13 @@ pub(crate) fn end(
     now: i64,
     calendar: &dyn Calendar,
 ) {
-    let rules: Vec<(Scope, String)> =
-        rules(locked, job.handler, job.key).into_iter().map(|rule| (rule.scope, rule.text)).collect();
-    let limits_of = |locked: &Locked, scope: Scope| {
-        let (_, text) = rules.iter().find(|(of, _)| *of == scope)?;
-        limits(text, locked.get(job.name(scope)), calendar).ok()
-    };
     for (scope, held) in &booking.held {
         let held: Cost = held.parse().unwrap_or_default();
-        let limits = limits_of(locked, *scope);
         let Some(row) = locked.get_mut(job.name(*scope)) else { continue };
         row.held = row.held.saturating_sub(held);
         row.is_changed = true;
-        if let (Ended::Completed(actual), Some(limits)) = (ended, limits) {
-            row.charge(&limits, actual.unwrap_or(held), now, calendar);
+        if let Ended::Completed(actual) = ended {
+            row.completed = row.completed.saturating_add(actual.unwrap_or(held));
         }
     }
     for booked in &booking.booked {
@@ -319,8 +315,9 @@ pub(crate) fn end(
             Ended::Completed(actual) => actual,
             Ended::Failed(actual) => actual.or(booked.is_returned.then_some(Cost::ZERO)),
         };
-        let (Some(actual), Some(limits)) = (actual, limits_of(locked, booked.scope)) else { continue };
-        let Some(row) = locked.get_mut(job.name(booked.scope)) else { continue };
+        let name = job.name(booked.scope);
+        let (Some(actual), Some(limits)) = (actual, limits_of(locked, name, calendar)) else { continue };
+        let Some(row) = locked.get_mut(name) else { continue };
         row.settle(&limits, unhex(&booked.place), actual, now, calendar);
     }
     if booking.is_counted
@@ -329,20 +326,41 @@ pub(crate) fn end(
         row.running = (row.running - 1).max(0);
         row.is_changed = true;
     }
-    // What was given back may let something pass earlier than was written down.
-    for (scope, name) in [(Scope::Handler, Some(job.handler)), (Scope::Key, job.key)] {
-        let Some(name) = name else { continue };
-        let limits = limits_of(locked, scope);
-        let Some(row) = locked.get_mut(name).filter(|row| row.is_changed) else { continue };
-        row.open_at = match limits {
-            _ if row.concurrency.is_some_and(|most| row.running >= most) => NEVER,
-            Some(limits) => match opens_for(Some(row), &limits, row.held_at_least(Cost::ONE, &limits), now, calendar) {
-                Opens::At(at) => at,
-                Opens::Now | Opens::Broken(_) => 0,
-            },
-            None => 0,
-        };
+}
+
+/// Charges what has completed, and writes down when something may start again, which may be
+/// earlier than before by what was given back.
+pub(crate) fn close_books(locked: &mut Locked, now: i64, calendar: &dyn Calendar) {
+    let changed: Vec<Name> = locked.iter().filter(|(_, row)| row.is_changed).map(|(name, _)| name.clone()).collect();
+    for name in changed {
+        let limits = limits_of(locked, &name, calendar);
+        let Some(row) = locked.get_mut(&name) else { continue };
+        let mut completed = mem::take(&mut row.completed);
+        row.open_at = 0;
+        if let Some(limits) = limits {
+            // At one instant all of it is one charge, unless it cost more than was held.
+            let most = largest(limits.gate().policy()).unwrap_or(Cost::MAX);
+            while !completed.is_zero() {
+                let cost = completed.min(most);
+                row.charge(&limits, cost, now, calendar);
+                completed = completed.saturating_sub(cost);
+            }
+            if let Opens::At(at) = opens_for(Some(row), &limits, row.held_at_least(Cost::ONE, &limits), now, calendar) {
+                row.open_at = at;
+            }
+        }
+        if row.concurrency.is_some_and(|most| row.running >= most) {
+            row.open_at = NEVER;
+        }
     }
+}
+
+/// The limits that apply to a handler, or to a key of one.
+fn limits_of(locked: &Locked, name: &Name, calendar: &dyn Calendar) -> Option<Arc<Limits>> {
+    let handler = (name.0.clone(), String::new());
+    let rules = rules(locked, &handler, Some(name).filter(|name| !name.1.is_empty()));
+    let rule = rules.into_iter().find(|rule| rule.name == name)?;
+    limits(&rule.text, locked.get(name), calendar).ok()
 }
 
 /// When would one of cost 1 pass? In microseconds since 1970, not before `now`.

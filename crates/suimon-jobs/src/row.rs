@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use suimon::Timestamp;
 use suimon::store::Record;
+use suimon::{Cost, Timestamp};
 
 use crate::claim::Lane;
 use crate::config::Count;
@@ -182,6 +182,7 @@ impl Row {
             pause_reason: self.optional_text(17),
             is_changed: false,
             is_new: false,
+            completed: Cost::ZERO,
             ready: RefCell::default(),
         };
         ((self.text(1), self.text(2)), limited)

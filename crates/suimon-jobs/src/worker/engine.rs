@@ -17,7 +17,7 @@ use super::{Ran, Served, Worker};
 use crate::Error;
 use crate::claim::{Claim, Claimed, Claims, Lane, Look, Recall, Tidy, sleep_until};
 use crate::db::{NEVER, micros};
-use crate::finish::{Beat, FindLost, Finish, Outcome, Run, Written};
+use crate::finish::{Beat, FindLost, Finish, Outcome, Run, Written, told};
 use crate::handler::{Context, JobError, Kind, Running};
 use crate::job::{JobId, JobState};
 
@@ -31,6 +31,9 @@ const TIDYING: Duration = Duration::from_secs(30);
 const TIDYING_ON: Duration = Duration::from_millis(200);
 /// As many done jobs are removed in one go.
 const PURGED: u64 = 1000;
+
+/// The longest error that is kept, in bytes.
+const LONGEST: usize = 10_000;
 
 /// When to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,18 +267,18 @@ impl<'a> Engine<'a> {
         let outcome = match result {
             Ok(()) => Outcome::Done(actual),
             Err(JobError(Kind::Permanent(error))) => {
-                Outcome::Failed { error: storable(&error), retry_after: None, actual }
+                Outcome::Failed { error: told(LONGEST, &error), retry_after: None, actual }
             }
             Err(JobError(Kind::GivenBack)) => Outcome::Released,
             Err(JobError(Kind::Limited { retry_after, whole_handler, reason })) => {
-                Outcome::Limited { retry_after, whole_handler, reason: storable(&reason) }
+                Outcome::Limited { retry_after, whole_handler, reason: told(LONGEST, &reason) }
             }
             Err(JobError(Kind::Failed(error))) => {
                 let config = self.worker.handlers.get(&job.lane.0).map(|served| &served.config);
                 let most = job.max_attempts.or(config.map(|config| config.attempts)).unwrap_or(1);
                 let backoff = config.map(|config| config.backoff).unwrap_or_default();
                 let retry_after = (job.attempts < most).then(|| backoff.after(job.attempts));
-                Outcome::Failed { error: storable(&error), retry_after, actual }
+                Outcome::Failed { error: told(LONGEST, &error), retry_after, actual }
             }
         };
         self.ended.push(Run { job, outcome, time: Some(began.elapsed()) });
@@ -385,15 +388,6 @@ impl<'a> Engine<'a> {
         let rest = self.running.drain().map(|(_, (job, ..))| Run { job, outcome: Outcome::Released, time: None });
         self.ended.extend(rest);
     }
-}
-
-/// As a database takes it, whatever a handler has put into it: one that is refused could never
-/// be written down.
-fn storable(error: &str) -> String {
-    const LONGEST: usize = 10_000;
-    let end = error.floor_char_boundary(LONGEST);
-    let cut = if end < error.len() { "..." } else { "" };
-    error[..end].replace('\0', "\u{fffd}") + cut
 }
 
 fn panicked(error: JoinError) -> String {

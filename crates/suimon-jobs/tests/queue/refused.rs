@@ -157,7 +157,8 @@ async fn errors_that_databases_do_not_take(kind: Kind) {
     let (short, long) = (queue.dispatch("a", false).await.unwrap(), queue.dispatch("a", true).await.unwrap());
     assert_eq!(worker.drain().await.unwrap().len(), 2);
     assert_eq!(job(&queue, short).await.error.unwrap(), "a\u{fffd}b'\\\u{1f980}");
-    assert_eq!(job(&queue, long).await.error.unwrap().chars().count(), 8000);
+    let long = job(&queue, long).await.error.unwrap();
+    assert!(long.len() <= 10_003 && long.ends_with("..."), "{}", long.len());
 }
 
 /// The lease runs out while a run goes on, since its worker is cut off from the database: another takes over, and what the
