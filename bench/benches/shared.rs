@@ -174,7 +174,7 @@ async fn leases_of<S: Store>(name: &str, store: Arc<S>) {
                 let store = Counted(store.clone(), questions.clone());
                 tokio::spawn(async move {
                     // As two processes: each with a lease of its own.
-                    let policy = format!("bucket 1/year burst {TOKENS}");
+                    let policy = format!("bucket 1/min burst {TOKENS}");
                     let remote = Remote::builder(store, &format!("lent{round}"), &*policy).unwrap().build().unwrap();
                     let leased = remote.leased(10_000, Duration::from_secs(60)).unwrap();
                     let mut allowed = 0_u64;
