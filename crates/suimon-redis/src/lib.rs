@@ -18,8 +18,10 @@ mod link;
 mod plan;
 mod record;
 mod scripts;
+mod stats;
 mod store;
 mod units;
 
 pub use builder::RedisStoreBuilder;
+pub use stats::RedisStats;
 pub use store::RedisStore;

@@ -15,6 +15,7 @@ use redis::{AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, PushInfo, Pu
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::failure::{Failure, Meaning};
+use crate::stats::Counters;
 
 /// Where a connection comes from.
 pub(crate) enum Source {
@@ -43,6 +44,7 @@ pub(crate) struct Link {
     state: Mutex<State>,
     /// Held by the one who connects.
     connecting: tokio::sync::Mutex<()>,
+    counters: Counters,
 }
 
 #[derive(Default)]
@@ -68,7 +70,12 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 
 impl Link {
     pub(crate) fn new(source: Source, timeout: Duration) -> Link {
-        Link { source, timeout, state: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
+        let (state, counters) = (Mutex::default(), Counters::default());
+        Link { source, timeout, state, connecting: tokio::sync::Mutex::new(()), counters }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -89,10 +96,17 @@ impl Link {
         let mut pause = PAUSE;
         loop {
             let failure = match timeout_at(deadline, self.connection()).await {
-                Err(_) => return Err(Failure::overdue(self.timeout)),
-                Ok(Err(error)) => return Err(Failure::connecting(error)),
+                Err(_) => {
+                    Counters::add(&self.counters.late);
+                    return Err(Failure::overdue(self.timeout));
+                }
+                Ok(Err(error)) => {
+                    Counters::add(&self.counters.failed);
+                    return Err(Failure::connecting(error));
+                }
                 Ok(Ok((connection, generation))) => match timeout_at(deadline, connection.send(command)).await {
                     Err(_) => {
+                        Counters::add(&self.counters.late);
                         self.answered(generation, false);
                         return Err(Failure::overdue(self.timeout));
                     }
@@ -111,8 +125,14 @@ impl Link {
             };
             let next = Instant::now() + pause;
             if !failure.did_nothing() || next >= deadline {
+                if !failure.is_no_script() {
+                    Counters::add(&self.counters.failed);
+                    tracing::debug!(%failure, "a command had no answer");
+                }
                 return Err(failure);
             }
+            Counters::add(&self.counters.retries);
+            tracing::debug!(%failure, "a command is sent again");
             sleep_until(next).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
@@ -138,6 +158,7 @@ impl Link {
         match connected {
             Ok(connection) => {
                 state.generation += 1;
+                Counters::add(&self.counters.connections);
                 *state =
                     State { connection: Some(connection.clone()), generation: state.generation, ..State::default() };
                 Ok((connection, state.generation))

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 use crate::link::Link;
+use crate::stats::Counters;
 
 /// A script that the server is asked to run by its hash.
 #[derive(Debug)]
@@ -51,6 +52,7 @@ impl Code {
     ) -> Result<Value, Failure> {
         match link.ask(&command("EVALSHA", &self.hash, keys, arguments), deadline).await {
             Err(failure) if failure.is_no_script() => {
+                Counters::add(&link.counters().scripts);
                 link.ask(&command("EVAL", &self.source, keys, arguments), deadline).await
             }
             answer => answer,

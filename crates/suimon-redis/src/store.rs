@@ -13,6 +13,7 @@ use crate::keys::Names;
 use crate::link::{Link, Source};
 use crate::plan::Plan;
 use crate::scripts::Scripts;
+use crate::stats::RedisStats;
 
 /// Limits shared through Redis or Valkey; see the [crate's documentation](crate) for what
 /// that promises.
@@ -98,6 +99,26 @@ impl RedisStore {
         master: &str,
     ) -> Result<RedisStoreBuilder, Error> {
         RedisStoreBuilder::sentinel(sentinels, master)
+    }
+
+    /// What it has been through.
+    #[must_use]
+    pub fn stats(&self) -> RedisStats {
+        self.0.link.counters().stats()
+    }
+
+    /// How many keys the server holds, those of others among them: `DBSIZE`, which costs nothing.
+    ///
+    /// # Errors
+    /// When the server cannot be asked; for a cluster, whose nodes each have a number of their own.
+    pub async fn keys_held(&self) -> Result<u64, Error> {
+        let link = &self.0.link;
+        if link.is_cluster() {
+            return Err(Error::unsupported("each node of a cluster has a number of keys of its own"));
+        }
+        let deadline = tokio::time::Instant::now() + link.timeout();
+        let held = link.ask(&redis::cmd("DBSIZE"), deadline).await.map_err(Error::unavailable)?;
+        redis::from_redis_value(held).map_err(Error::unavailable)
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -311,3 +311,30 @@ fn an_expiry_that_was_taken_away_comes_back() {
         assert!(ask::<i64>(server(), &["PTTL", &name]) > 0, "{policy}");
     }
 }
+
+#[test]
+fn what_a_store_has_been_through_is_counted() {
+    let mut own = Redis::start();
+    let (store, key, limits) = (support::store_at(&own.url()), fresh_key("stats"), limits(POLICY));
+    let allow = || runtime().block_on(allow(&store, &key, &limits, 1));
+    assert_eq!(store.stats(), suimon_redis::RedisStats::default());
+    allow().unwrap();
+    allow().unwrap();
+    let stats = store.stats();
+    assert_eq!((stats.connections, stats.scripts, stats.retries, stats.late, stats.failed), (1, 1, 0, 0, 0));
+    assert_eq!(runtime().block_on(store.keys_held()).unwrap(), 1);
+    own.kill();
+    allow().unwrap_err();
+    allow().unwrap_err();
+    let stats = store.stats();
+    assert!(stats.failed + stats.late >= 2, "{stats:?}");
+    own.restart();
+    let end = Instant::now() + Duration::from_secs(30);
+    while allow().is_err() {
+        assert!(Instant::now() < end, "it does not come back");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(store.stats().connections, 2);
+    #[cfg(feature = "metrics")]
+    store.stats().publish("limits");
+}

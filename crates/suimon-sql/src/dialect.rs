@@ -214,6 +214,12 @@ impl Tables {
         sql + "COMMIT"
     }
 
+    /// How many records and requests there are.
+    pub(crate) fn count(&self) -> String {
+        let (limits, requests) = (self.limits(), self.requests());
+        format!("SELECT 0, (SELECT count(*) FROM {limits}), (SELECT count(*) FROM {requests}), NULL, NULL, NULL")
+    }
+
     /// The next keys after one, in their order and whatever their state, when they are as
     /// good as new, and the time.
     pub(crate) fn next_keys(&self, after: Option<&[u8]>, most: usize) -> String {

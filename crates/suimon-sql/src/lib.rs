@@ -135,4 +135,4 @@ pub mod access {
 }
 
 pub use builder::{OpenError, SqlBuilder};
-pub use store::{SqlStats, SqlStore};
+pub use store::{Held, SqlStats, SqlStore};

@@ -11,7 +11,7 @@ use crate::dialect::Tables;
 use crate::key::{self, CALL, SETTLEMENT};
 use crate::session::Pool;
 use crate::sweep::{Sweeper, Sweeping};
-use crate::work::{Decide, Peek, Settle, keys};
+use crate::work::{Count, Decide, Peek, Settle, keys};
 
 /// A store in a database that processes and machines share.
 ///
@@ -51,10 +51,15 @@ pub(crate) struct Counters {
     pub(crate) lost: AtomicU64,
     pub(crate) late: AtomicU64,
     pub(crate) removed: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) locks: AtomicU64,
+    /// In nanoseconds.
+    pub(crate) locking: AtomicU64,
 }
 
 /// What a store has been through since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SqlStats {
     /// Transactions that were tried again: deadlocks, failures to serialize, two who were
     /// first with a key, a file that was locked, a lock that did not come in time.
@@ -65,6 +70,23 @@ pub struct SqlStats {
     pub late: u64,
     /// Rows that were removed because they were as good as new, or expired.
     pub removed: u64,
+    /// Calls that failed otherwise, for an error of the database that would come again, or one after
+    /// which it is unknown what was written.
+    pub failed: u64,
+    /// Transactions that locked records.
+    pub locks: u64,
+    /// The time for which they waited for that step, in sum: a round trip each, and whatever others held the
+    /// same records for.
+    pub locking: Duration,
+}
+
+/// The rows that a store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Keys that have used something, or are not swept away yet.
+    pub records: u64,
+    /// Requests and settlements with ids whose answers are kept.
+    pub requests: u64,
 }
 
 impl SqlStore {
@@ -95,8 +117,25 @@ impl SqlStore {
     #[must_use]
     pub fn stats(&self) -> SqlStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { conflicts, lost, late, removed } = &self.0.counters;
-        SqlStats { conflicts: read(conflicts), lost: read(lost), late: read(late), removed: read(removed) }
+        let Counters { conflicts, lost, late, removed, failed, locks, locking } = &self.0.counters;
+        SqlStats {
+            conflicts: read(conflicts),
+            lost: read(lost),
+            late: read(late),
+            removed: read(removed),
+            failed: read(failed),
+            locks: read(locks),
+            locking: Duration::from_nanos(read(locking)),
+        }
+    }
+
+    /// Counts the rows that it holds. The database looks at all of them: for a page that is asked for now and
+    /// then.
+    ///
+    /// # Errors
+    /// When the database cannot be asked.
+    pub async fn held(&self) -> Result<Held, Error> {
+        self.0.in_time(Count).await
     }
 
     /// Removes all records of keys that are as good as new, and of requests that have
@@ -158,5 +197,36 @@ impl fmt::Debug for SqlStore {
         let mut debug = f.debug_struct("SqlStore");
         debug.field("database", &tables.dialect).field("prefix", &tables.prefix).field("timeout", timeout);
         debug.finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl SqlStats {
+    /// Publishes the numbers under the name of the store, to the recorder that the program has
+    /// installed; without one nothing happens. A task of yours does so every few seconds.
+    ///
+    /// | name | kind |
+    /// |---|---|
+    /// | `suimon_sql_conflicts_total`, `suimon_sql_lost_total`, `suimon_sql_late_total`, `suimon_sql_failed_total`, `suimon_sql_removed_rows_total`, `suimon_sql_locks_total` | counter, labelled `store` |
+    /// | `suimon_sql_locking_seconds` | gauge, labelled `store`: in sum |
+    pub fn publish(&self, store: &'static str) {
+        use metrics::{counter, gauge};
+        counter!("suimon_sql_conflicts_total", "store" => store).absolute(self.conflicts);
+        counter!("suimon_sql_lost_total", "store" => store).absolute(self.lost);
+        counter!("suimon_sql_late_total", "store" => store).absolute(self.late);
+        counter!("suimon_sql_failed_total", "store" => store).absolute(self.failed);
+        counter!("suimon_sql_removed_rows_total", "store" => store).absolute(self.removed);
+        counter!("suimon_sql_locks_total", "store" => store).absolute(self.locks);
+        gauge!("suimon_sql_locking_seconds", "store" => store).set(self.locking.as_secs_f64());
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Held {
+    /// Publishes the numbers as the gauges `suimon_sql_records` and `suimon_sql_requests`, labelled `store`.
+    pub fn publish(&self, store: &'static str) {
+        use metrics::gauge;
+        gauge!("suimon_sql_records", "store" => store).set(self.records as f64);
+        gauge!("suimon_sql_requests", "store" => store).set(self.requests as f64);
     }
 }

@@ -15,7 +15,7 @@ use crate::dialect::{CLOCK, Change, Recording};
 use crate::failure::{Failure, Late};
 use crate::key;
 use crate::session::{Row, Session};
-use crate::store::Shared;
+use crate::store::{Held, Shared};
 
 /// Something to be done in one transaction, or as if in one.
 pub(crate) trait Work {
@@ -88,7 +88,7 @@ impl Work for Decide<'_> {
 
     async fn attempt(&self, shared: &Shared, session: &mut Session<'_>, left: Duration) -> Result<Reply, Stop> {
         let id = self.id.map(|(id, _)| &id[..]);
-        let rows = session.run(shared.tables.lock(self.keys, id, left)).await.map_err(Stop::Before)?;
+        let rows = shared.lock(session, self.keys, id, left).await.map_err(Stop::Before)?;
         let read = Read::from(rows, self.call.parts.len(), self.call.at)?;
         if let Some(answer) = read.answer {
             session.undo().await;
@@ -117,7 +117,7 @@ impl Work for Settle<'_> {
 
     async fn attempt(&self, shared: &Shared, session: &mut Session<'_>, left: Duration) -> Result<Settlement, Stop> {
         let id = self.id.map(|(id, _)| &id[..]);
-        let rows = session.run(shared.tables.lock(self.keys, id, left)).await.map_err(Stop::Before)?;
+        let rows = shared.lock(session, self.keys, id, left).await.map_err(Stop::Before)?;
         let read = Read::from(rows, self.settling.ticket.parts.len(), self.settling.at)?;
         if let Some(answer) = read.answer {
             session.undo().await;
@@ -132,6 +132,24 @@ impl Work for Settle<'_> {
             shared.sweeper.added(added);
         }
         Ok(settlement)
+    }
+}
+
+/// A count of the rows.
+pub(crate) struct Count;
+
+impl Work for Count {
+    type Answer = Held;
+
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
+    async fn attempt(&self, shared: &Shared, session: &mut Session<'_>, _: Duration) -> Result<Held, Stop> {
+        let rows = session.finish(shared.tables.count()).await.map_err(Stop::Before)?;
+        let [records, requests, _] = rows.first().map(|row| row.numbers).unwrap_or_default();
+        let count = |rows: Option<i64>| rows.unwrap_or_default().try_into().unwrap_or_default();
+        Ok(Held { records: count(records), requests: count(requests) })
     }
 }
 
@@ -165,8 +183,13 @@ impl Shared {
                 Failure::Conflict => self.counters.conflicts.fetch_add(1, Ordering::Relaxed),
                 Failure::Cut if is_repeatable => self.counters.conflicts.fetch_add(1, Ordering::Relaxed),
                 Failure::Lost if is_repeatable => self.counters.lost.fetch_add(1, Ordering::Relaxed),
-                Failure::Cut | Failure::Lost | Failure::Other => return Err(Error::unavailable(error)),
+                Failure::Cut | Failure::Lost | Failure::Other => {
+                    self.counters.failed.fetch_add(1, Ordering::Relaxed);
+                    tracing::debug!(%error, "the database failed");
+                    return Err(Error::unavailable(error));
+                }
             };
+            tracing::debug!(%error, "the database is asked again");
             let mut pause = Duration::from_millis(1);
             if failure == Failure::Lost {
                 self.pool.forget();
@@ -193,6 +216,22 @@ impl Shared {
             session.undo().await;
         }
         done
+    }
+
+    /// Begins a transaction and locks some records, and notes how long that took.
+    async fn lock(
+        &self,
+        session: &mut Session<'_>,
+        keys: &[(usize, Vec<u8>)],
+        id: Option<&[u8]>,
+        left: Duration,
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        let start = Instant::now();
+        let rows = session.run(self.tables.lock(keys, id, left)).await;
+        let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.counters.locking.fetch_add(nanos, Ordering::Relaxed);
+        self.counters.locks.fetch_add(1, Ordering::Relaxed);
+        rows
     }
 
     /// Writes what has changed and ends the transaction; says how many rows were added.

@@ -14,6 +14,7 @@ fn a_chunk_is_one_question_and_threads_share_it() {
     let store = MemoryStore::with_clock(clock.clone());
     let remote = Remote::builder(store, "key", "bucket 100000/h").unwrap().build().unwrap();
     let leased = remote.leased(1000, Duration::from_secs(60)).unwrap();
+    assert_eq!(leased.left(), 0);
     let passed: usize = thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|_| scope.spawn(|| (0..50_000).filter(|_| leased.allow(1).unwrap().is_allowed()).count()))
@@ -24,6 +25,7 @@ fn a_chunk_is_one_question_and_threads_share_it() {
     let asked = remote.stats().asked();
     assert!(asked < 200, "{asked} questions for 200,000 decisions");
     assert!(leased.allow(1).unwrap().decision().retry().is_some());
+    assert_eq!(leased.left(), 0);
     assert!(leased.allow(1_000_000).unwrap_err().is_cost_too_large());
 }
 
@@ -33,6 +35,7 @@ fn what_a_process_holds_when_it_ends_is_given_back() {
     let remote = Remote::builder(store, "key", "bucket 1000/h").unwrap().build().unwrap();
     let leased = remote.leased(200, Duration::from_secs(60)).unwrap();
     assert!(leased.allow(3).unwrap().is_allowed());
+    assert_eq!(leased.left(), 197);
     let remaining = || remote.peek(0).unwrap().decision().status().remaining();
     assert_eq!(remaining(), 800);
     drop(leased);

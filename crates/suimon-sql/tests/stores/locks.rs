@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use suimon::store::{Store, Verb};
 use suimon_sql::SqlStore;
 
-use crate::support::{Connection, Kind, Place, allow, block_on, call, limits, ok, on_all, part, runtime};
+use crate::support::{Connection, Kind, Place, allow, block_on, call, limits, ok, on_all, part, runtime, with_id};
 
-on_all!(servers: the_time_is_read_when_the_lock_is_held, a_session_that_is_serializable_by_default_is_as_good);
+on_all!(servers: the_time_is_read_when_the_lock_is_held, a_session_that_is_serializable_by_default_is_as_good, waiting_for_locks_is_counted);
 on_all!(a_key_that_is_held_costs_one_deadline);
 
 /// Somebody who holds the row of a key.
@@ -87,4 +87,32 @@ fn a_key_that_is_held_costs_one_deadline(kind: Kind) {
         holder.run("ROLLBACK").await;
         assert!(ok(allow(&store, "key", &limits).await));
     });
+}
+
+fn waiting_for_locks_is_counted(kind: Kind) {
+    let place = kind.place();
+    let (store, limits) = (place.store(), limits("bucket 1/day burst 10"));
+    let allow_one = with_id("1", call(Verb::Allow, vec![part("key", &limits, 1)]));
+    ok(block_on(store.decide(&allow_one)));
+    let before = store.stats();
+    assert_eq!((before.locks, before.failed), (1, 0));
+    let held = ok(block_on(store.held()));
+    assert_eq!((held.records, held.requests), (1, 1));
+    block_on(async {
+        let mut holder = hold(&place, "key").await;
+        let waits = runtime().spawn({
+            let (store, call) = (store.clone(), call(Verb::Allow, vec![part("key", &limits, 1)]));
+            async move { ok(store.decide(&call).await) }
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        holder.run("ROLLBACK").await;
+        waits.await.unwrap();
+    });
+    let after = store.stats();
+    assert!(after.locking - before.locking >= Duration::from_millis(50), "{after:?}");
+    #[cfg(feature = "metrics")]
+    {
+        after.publish("limits");
+        held.publish("limits");
+    }
 }

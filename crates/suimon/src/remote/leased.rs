@@ -88,6 +88,14 @@ impl Leased {
         }
     }
 
+    /// The whole tokens of the chunk that can still be spent here: what is out on lease to this process and not
+    /// used. For a gauge beside those of [`Remote::stats`].
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        let is_over = MachineClock.now().as_nanos() >= self.inner.until.load(Ordering::Acquire);
+        if is_over { 0 } else { self.inner.left.load(Ordering::Acquire) / BILLION }
+    }
+
     /// The limiter behind it, whose other verbs ask the store each time.
     #[must_use]
     pub fn remote(&self) -> &Remote {
