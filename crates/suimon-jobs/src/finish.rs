@@ -10,9 +10,10 @@ use std::time::Duration;
 use suimon::{Calendar, Cost};
 use suimon_sql::access::Session;
 
-use crate::claim::{Claimed, booking, ids, names};
+use crate::claim::{Claimed, booking, ids};
 use crate::db::{Db, NEVER, Row, Rows, Stop, Work, micros};
 use crate::dispatch::open_lane;
+use crate::lane::names;
 use crate::limits::{Asking, Ended, Limited, Locked, Name, close_books, end};
 
 const ROW: i64 = 2;

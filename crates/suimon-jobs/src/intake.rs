@@ -8,11 +8,12 @@ use suimon::Cost;
 use suimon_sql::access::Session;
 
 use crate::Error;
-use crate::claim::{Lane, Tidy, ids};
+use crate::claim::ids;
 use crate::config::{Count, LimitSpec};
 use crate::db::{Db, Row, Rows, Stop, Work};
 use crate::dispatch::open_lane;
 use crate::job::HIGHEST;
+use crate::lane::{Lane, Tidy};
 use crate::queue::{Given, Queue};
 
 const NEW: i64 = 2;

@@ -133,11 +133,14 @@ mod finish;
 mod handler;
 mod intake;
 mod job;
+mod lane;
 mod limits;
+mod look;
 pub mod metrics;
 mod queue;
 mod recount;
 mod row;
+mod rules;
 mod schema;
 mod worker;
 

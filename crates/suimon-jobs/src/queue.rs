@@ -1,6 +1,7 @@
 //! The queue as programs see it.
 
 mod builder;
+mod change;
 mod control;
 mod status;
 

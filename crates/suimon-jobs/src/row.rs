@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use suimon::store::Record;
 use suimon::{Cost, Timestamp};
 
-use crate::claim::Lane;
 use crate::config::Count;
 use crate::db::{Db, Row, Rows};
+use crate::lane::Lane;
 use crate::limits::{Limited, Locked, Name};
 
 /// The tag of a row of a limit.

@@ -6,13 +6,13 @@ use std::time::Duration;
 use suimon_sql::access::Session;
 
 use crate::Error;
-use crate::claim::Tidy;
 use crate::config::Count;
 use crate::db::{Db, NEVER, Rows, Stop, Work, micros, until};
 use crate::job::{JobId, JobInfo, JobState};
-use crate::limits::opens_at;
+use crate::lane::Tidy;
 use crate::queue::Queue;
 use crate::row::LIMIT;
+use crate::rules::opens_at;
 
 /// How a handler stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

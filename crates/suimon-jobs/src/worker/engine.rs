@@ -15,11 +15,13 @@ use tracing::{Instrument, debug, info_span, warn};
 use super::watch::Watch;
 use super::{Ran, Served, Worker};
 use crate::Error;
-use crate::claim::{Claim, Claimed, Claims, Lane, Look, Recall, Tidy, sleep_until};
+use crate::claim::{Claim, Claimed, Claims, Recall, sleep_until};
 use crate::db::{NEVER, micros};
 use crate::finish::{Beat, FindLost, Finish, Outcome, Run, Written, told};
 use crate::handler::{Context, JobError, Kind, Running};
 use crate::job::{JobId, JobState};
+use crate::lane::{Lane, Tidy};
+use crate::look::Look;
 
 /// As many jobs are claimed in one transaction at most.
 const MOST: usize = 32;
