@@ -296,6 +296,23 @@ pub(crate) fn install(program: &str, package: &str) -> PathBuf {
     })
 }
 
+/// A command that runs a program whose clock is off by so much, as `faketime` says it: `+1h`.
+///
+/// # Panics
+/// When `faketime` cannot be installed.
+#[must_use]
+pub fn with_clock(offset: &str, program: impl AsRef<Path>) -> Command {
+    install("faketime", "faketime");
+    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let library = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1")).find(|path| path.exists());
+    let library = library.unwrap_or_else(|| panic!("the library of faketime is in no folder of /usr/lib"));
+    let mut command = Command::new(program.as_ref());
+    // Loaded here and not by its program, which would stand between the test and the process. Waiting
+    // goes on as before.
+    command.env("LD_PRELOAD", library).env("FAKETIME", offset).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    command
+}
+
 /// Looks for a program, also where only administrators do, and Debian's PostgreSQL.
 fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();

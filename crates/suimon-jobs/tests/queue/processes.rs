@@ -5,8 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use suimon_jobs::{Config, Count, Job, Worker};
+use suimon_testkit::servers::with_clock;
 
-use crate::support::{Diary, Kind, Place, assert_at_most, block_on, done, eventually, on_all, status, working};
+use crate::support::{Diary, Kind, Place, assert_at_most, block_on, done, eventually, micros, on_all, status, working};
 
 on_all!(killed_workers_lose_nothing_and_overrun_nothing_on, a_dispatch_of_another_process_wakes_on);
 
@@ -26,7 +27,10 @@ fn config(limit: &str) -> Config {
 }
 
 fn start(place: &Place, limit: &str) -> Child {
-    let mut worker = Command::new(env::current_exe().unwrap());
+    work(Command::new(env::current_exe().unwrap()), place, limit)
+}
+
+fn work(mut worker: Command, place: &Place, limit: &str) -> Child {
     worker.args(["processes::worker", "--exact", "--nocapture"]);
     worker.env(PLACE, [&*place.url, &place.prefix, limit].join("\t"));
     worker.stdout(Stdio::null()).stdin(Stdio::null()).spawn().unwrap()
@@ -105,4 +109,31 @@ fn a_dispatch_of_another_process_wakes(kind: Kind) {
         })
         .await;
     });
+}
+
+/// The clock of the server counts. (On a file it is the machine's, and there is one for all.)
+#[test]
+fn clocks_an_hour_apart_change_nothing() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let place = kind.place();
+        let queue = block_on(place.queue());
+        block_on(async {
+            queue.dispatch_all(&(0..90).map(|n| Job::new("a", &n)).collect::<Vec<_>>()).await.unwrap();
+        });
+        let program = env::current_exe().unwrap();
+        let workers = ["+1h", "-1h"].map(|off| work(with_clock(off, &program), &place, "window 10/100ms"));
+        block_on(done(&queue, "a", 90));
+        for mut worker in workers {
+            worker.kill().unwrap();
+            worker.wait().unwrap();
+        }
+        block_on(async {
+            let now = micros();
+            let ends = place.numbers("SELECT finished_at FROM {p}_jobs WHERE state = 'done'").await;
+            assert_eq!(ends.len(), 90);
+            assert_at_most(10, Duration::from_millis(100), &ends);
+            assert!(ends.iter().all(|at| (now - 600_000_000..=now).contains(at)));
+            assert_eq!(place.number("SELECT count(*) FROM {p}_jobs WHERE attempts > 1").await, 0);
+        });
+    }
 }

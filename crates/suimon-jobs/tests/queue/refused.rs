@@ -177,7 +177,8 @@ async fn a_late_end_changes_nothing(kind: Kind) {
             Err(JobError::failed("late"))
         }
     };
-    let first = Worker::builder(&queue).function("a", config.clone(), acts).build().await.unwrap();
+    // With one slot, so that it does not take it up itself.
+    let first = Worker::builder(&queue).slots(1).function("a", config.clone(), acts).build().await.unwrap();
     working(vec![first], async {
         eventually("it runs", || async { job(&queue, id).await.state == JobState::Running }).await;
         place.sql("UPDATE {p}_jobs SET lease_until = 1").await;
