@@ -44,21 +44,7 @@ pub(crate) trait Work: Sync {
 }
 
 /// Why an attempt ended without an answer.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// Nothing was done, and nothing will be.
-    Refused(Error),
-    /// The database failed before anything was written.
-    Before(SqlError),
-    /// It failed while things were written.
-    Amid(SqlError),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Refused(error)
-    }
-}
+pub(crate) type Stop = suimon_sql::access::Stop<Error>;
 
 impl Db {
     /// Attempts something until it is done, refused or too late.
@@ -87,9 +73,7 @@ impl Db {
         loop {
             let (error, is_repeatable) = match self.attempt(work, deadline).await {
                 Ok(answer) => return Ok(answer),
-                Err(Stop::Refused(error)) => return Err(error),
-                Err(Stop::Before(error)) => (error, true),
-                Err(Stop::Amid(error)) => (error, W::IS_REPEATABLE),
+                Err(stop) => stop.failed(W::IS_REPEATABLE)?,
             };
             match Failure::of(&error) {
                 Failure::Conflict => {}
@@ -111,12 +95,7 @@ impl Db {
         let mut session = self.pool.session().await.map_err(Stop::Before)?;
         let left = deadline.saturating_duration_since(Instant::now());
         let done = work.attempt(self, &mut session, left).await;
-        let is_open = match &done {
-            Ok(_) => false,
-            Err(Stop::Refused(_)) => true,
-            Err(Stop::Before(error) | Stop::Amid(error)) => Failure::of(error) != Failure::Lost,
-        };
-        if is_open {
+        if done.as_ref().is_err_and(Stop::leaves_open) {
             session.undo().await;
         }
         done

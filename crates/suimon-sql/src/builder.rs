@@ -6,7 +6,7 @@ use std::time::Duration;
 use suimon::Calendar;
 use suimon::store::default_calendar;
 
-use crate::dialect::Tables;
+use crate::dialect::{Tables, is_prefix};
 use crate::session::{Pool, Target};
 use crate::store::{Shared, SqlStore};
 use crate::sweep::Sweeper;
@@ -97,11 +97,7 @@ impl SqlBuilder {
     /// When the URL or the prefix is wrong, the kind of database is not built in, or the
     /// tables cannot be brought up to date.
     pub async fn open(self) -> Result<SqlStore, OpenError> {
-        let is_name = |prefix: &str| {
-            let ok = prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-            ok && (1..=40).contains(&prefix.len()) && !prefix.starts_with(|first: char| first.is_ascii_digit())
-        };
-        if !is_name(&self.prefix) {
+        if !is_prefix(&self.prefix) {
             return Err(OpenError::Prefix(self.prefix));
         }
         let target = Target::parse(&self.url, self.timeout).map_err(OpenError::Url)?;

@@ -109,6 +109,13 @@ impl Dialect {
     }
 }
 
+/// Can the names of tables begin so? Up to 40 of a-z, 0-9 and _, not beginning with a digit.
+#[must_use]
+pub fn is_prefix(prefix: &str) -> bool {
+    let ok = prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    ok && (1..=40).contains(&prefix.len()) && !prefix.starts_with(|first: char| first.is_ascii_digit())
+}
+
 /// The tables of a store.
 #[derive(Clone, Debug)]
 pub struct Tables {

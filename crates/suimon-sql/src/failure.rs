@@ -31,6 +31,41 @@ impl Failure {
     }
 }
 
+/// Why an attempt ended without an answer.
+#[derive(Debug)]
+pub enum Stop<E> {
+    /// Nothing was done, and nothing will be.
+    Refused(E),
+    /// The database failed before anything was written.
+    Before(sqlx::Error),
+    /// It failed while things were written.
+    Amid(sqlx::Error),
+}
+
+impl<E> Stop<E> {
+    /// May there be a transaction that is open still, on a connection that works?
+    #[must_use]
+    pub fn leaves_open(&self) -> bool {
+        match self {
+            Stop::Refused(_) => true,
+            Stop::Before(error) | Stop::Amid(error) => Failure::of(error) != Failure::Lost,
+        }
+    }
+
+    /// What failed, and whether it can be done again, when it may be done again although it is unknown
+    /// whether it was done, or not.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn failed(self, is_repeatable: bool) -> Result<(sqlx::Error, bool), E> {
+        match self {
+            Stop::Refused(error) => Err(error),
+            Stop::Before(error) => Ok((error, true)),
+            Stop::Amid(error) => Ok((error, is_repeatable)),
+        }
+    }
+}
+
 fn of_database(error: &dyn sqlx::error::DatabaseError) -> Failure {
     #[cfg(feature = "postgres")]
     if let Some(error) = error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {

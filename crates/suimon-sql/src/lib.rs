@@ -126,8 +126,8 @@ mod work;
 pub mod access {
     pub use sqlx::Error as SqlError;
 
-    pub use crate::dialect::{Dialect, Tables, Words};
-    pub use crate::failure::Failure;
+    pub use crate::dialect::{Dialect, Tables, Words, is_prefix};
+    pub use crate::failure::{Failure, Stop};
     #[cfg(feature = "postgres")]
     pub use crate::listen::Listener;
     pub use crate::schema::{Version, migrate};

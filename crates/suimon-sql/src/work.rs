@@ -33,14 +33,7 @@ pub(crate) trait Work {
 }
 
 /// Why an attempt ended without an answer.
-pub(crate) enum Stop {
-    /// Nothing was decided, and nothing will be.
-    Refused(Error),
-    /// The database failed before anything was written.
-    Before(sqlx::Error),
-    /// It failed while things were written.
-    Amid(sqlx::Error),
-}
+type Stop = crate::failure::Stop<Error>;
 
 /// A look at keys, without a lock.
 pub(crate) struct Peek<'a> {
@@ -174,9 +167,7 @@ impl Shared {
         loop {
             let (error, is_repeatable) = match self.attempt(work, deadline).await {
                 Ok(answer) => return Ok(answer),
-                Err(Stop::Refused(error)) => return Err(error),
-                Err(Stop::Before(error)) => (error, true),
-                Err(Stop::Amid(error)) => (error, work.is_repeatable()),
+                Err(stop) => stop.failed(work.is_repeatable())?,
             };
             let failure = Failure::of(&error);
             match failure {
@@ -207,12 +198,7 @@ impl Shared {
         let mut session = self.pool.session().await.map_err(Stop::Before)?;
         let left = deadline.saturating_duration_since(Instant::now());
         let done = work.attempt(self, &mut session, left).await;
-        let is_open = match &done {
-            Ok(_) => false,
-            Err(Stop::Refused(_)) => true,
-            Err(Stop::Before(error) | Stop::Amid(error)) => Failure::of(error) != Failure::Lost,
-        };
-        if is_open {
+        if done.as_ref().is_err_and(Stop::leaves_open) {
             session.undo().await;
         }
         done

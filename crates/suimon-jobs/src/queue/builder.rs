@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use suimon::Calendar;
 use suimon::store::default_calendar;
-use suimon_sql::access::{Pool, Tables, Target, migrate};
+use suimon_sql::access::{Pool, Tables, Target, is_prefix, migrate};
 
 use crate::Error;
 use crate::db::Db;
@@ -77,11 +77,7 @@ impl QueueBuilder {
     /// When the URL or the prefix is wrong, the kind of database is not built in, or the
     /// tables cannot be brought up to date.
     pub async fn open(self) -> Result<Queue, Error> {
-        let is_name = |prefix: &str| {
-            let ok = prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-            ok && (1..=40).contains(&prefix.len()) && !prefix.starts_with(|first: char| first.is_ascii_digit())
-        };
-        if !is_name(&self.prefix) {
+        if !is_prefix(&self.prefix) {
             let allowed = "up to 40 of a-z, 0-9 and _, not beginning with a digit";
             return Err(Error::Range { what: "prefix of tables", asked: format!("`{}`", self.prefix), allowed });
         }
