@@ -46,7 +46,7 @@ deny: cargo-deny
 	$(CARGO) deny --workspace check bans licenses sources
 
 features: cargo-hack
-	$(CARGO) hack check --workspace --feature-powerset --no-dev-deps
+	$(CARGO) hack check --workspace --feature-powerset --depth 2 --no-dev-deps
 
 # The program has no standard library to link, and decides something.
 no-std:

@@ -6,7 +6,12 @@ use suimon_jobs::{Config, Count, Job, JobError, Worker};
 
 use crate::support::{Diary, Kind, block_on, eventually, on_all, working};
 
-on_all!(a_limited_handler_starts_when_it_opens, changes_wake_others, a_place_that_comes_back_wakes_others,);
+on_all!(
+    a_limited_handler_starts_when_it_opens,
+    a_stream_of_jobs_never_stops_a_limited_worker,
+    changes_wake_others,
+    a_place_that_comes_back_wakes_others,
+);
 
 /// One each 80 ms: how late are they?
 async fn a_limited_handler_starts_when_it_opens(kind: Kind) {
@@ -23,6 +28,30 @@ async fn a_limited_handler_starts_when_it_opens(kind: Kind) {
     assert!(late[0] >= 0, "{late:?}");
     // In the middle, on a machine that has more to do.
     assert!(late[7] < 60_000, "{late:?}");
+}
+
+/// QUE-07, apalis-dev/apalis #515: the worker did one job and then nothing, since nobody woke it. Once with a
+/// limit that fits the stream, once with half of that.
+async fn a_stream_of_jobs_never_stops_a_limited_worker(kind: Kind) {
+    let place = kind.place();
+    let (queue, other) = (place.queue().await, place.queue().await);
+    let diary = Diary::default();
+    let worker = diary.serve(Worker::builder(&queue), "fits", Config::new().limit("pace 20/s"), Duration::ZERO);
+    let worker = diary.serve(worker, "half", Config::new().limit("pace 10/s"), Duration::ZERO).build().await.unwrap();
+    working(vec![worker], async {
+        for tick in 0..10 {
+            other.dispatch("fits", tick).await.unwrap();
+            other.dispatch("half", tick).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        eventually("all of both", || async { diary.count() == 20 }).await;
+    })
+    .await;
+    for (handler, distance) in [("fits", 50_000), ("half", 100_000)] {
+        let mut starts = place.starts(handler).await;
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|two| two[1] - two[0] >= distance), "{handler}: {starts:?}");
+    }
 }
 
 async fn changes_wake_others(kind: Kind) {
