@@ -323,11 +323,13 @@ impl Work for Beat<'_> {
 }
 
 /// Finds runs whose lease has run out.
-pub(crate) struct FindLost {
+pub(crate) struct FindLost<'a> {
+    /// Those that are served: it is known how often their jobs are tried.
+    pub(crate) handlers: &'a [String],
     pub(crate) most: usize,
 }
 
-impl Work for FindLost {
+impl Work for FindLost<'_> {
     type Answer = Vec<Claimed>;
     const STEP: &'static str = "search";
     const IS_REPEATABLE: bool = true;
@@ -335,9 +337,11 @@ impl Work for FindLost {
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Vec<Claimed>, Stop> {
         let sql = format!(
             "SELECT {STALE}, id, handler, job_key, priority, lease_token, attempts, max_attempts, booking, cost FROM {} \
-             WHERE state = 'running' AND (lease_until < {} OR lease_until IS NULL) ORDER BY lease_until LIMIT {}",
+             WHERE state = 'running' AND (lease_until < {} OR lease_until IS NULL) AND handler IN ({}) \
+             ORDER BY lease_until LIMIT {}",
             db.jobs(),
             db.clock(),
+            db.texts(self.handlers.iter().map(|handler| &**handler)),
             self.most
         );
         let rows = Rows::read(session.finish_cells(sql).await.map_err(Stop::Before)?);

@@ -71,7 +71,7 @@
 //!
 //! - A job runs **at least once**. It runs twice only if its worker was lost, or cut off from the
 //!   database for longer than its [lease](WorkerBuilder::lease), while it ran; the late one of two
-//!   changes nothing in the queue any more.
+//!   changes nothing in the queue any more. Jobs of a lost worker are taken up by those that serve their handler.
 //! - The limit holds over all of that: a start is booked before it happens. A place that is
 //!   held by a run of a lost worker ([`Count::Completed`]) comes back once, with its lease.
 //! - An attempt is a run. Waiting for a limit, meeting one ([`Limited`]), and being given back by a worker

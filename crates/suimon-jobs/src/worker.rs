@@ -94,11 +94,11 @@ impl Worker {
     /// Works until this is dropped. Then what runs is cut off, and taken up by another worker when its lease has
     /// run out; [`run_until`](Worker::run_until) ends in good order.
     ///
-    /// An outage of the database does not end it: it goes on when that is back, and writes down
-    /// what ended meanwhile.
+    /// An outage of the database does not end it, nor anything else that the database says: it asks
+    /// again until that is over, and writes down what ended meanwhile.
     ///
     /// # Errors
-    /// When the tables are not as they should be.
+    /// When a limit in the tables cannot be used.
     pub async fn run(&self) -> Result<(), Error> {
         self.run_until(std::future::pending()).await
     }

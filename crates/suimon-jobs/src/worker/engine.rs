@@ -344,7 +344,7 @@ impl<'a> Engine<'a> {
     async fn search(&mut self) -> Result<(), Error> {
         let (queue, settings) = (&self.worker.queue, &self.worker.settings);
         if Instant::now() >= self.next_search {
-            let lost = queue.0.db.run(&FindLost { most: 100 }).await?;
+            let lost = queue.0.db.run(&FindLost { handlers: &self.names, most: 100 }).await?;
             let runs: Vec<_> = lost.into_iter().map(|job| self.lost(job)).collect();
             if !runs.is_empty() {
                 queue.0.db.run(&Finish { runs: &runs, calendar: &*queue.0.calendar }).await?;
@@ -371,7 +371,6 @@ impl<'a> Engine<'a> {
 
     fn lost(&self, job: Claimed) -> Run {
         let config = self.worker.handlers.get(&job.lane.0).map(|served| &served.config);
-        // Of a handler that is not served here it is not known how often it is tried.
         let most = job.max_attempts.or(config.map(|config| config.attempts));
         let is_last = most.is_some_and(|most| job.attempts >= most);
         Run { job, outcome: Outcome::Lost { is_last }, time: None }
