@@ -106,7 +106,24 @@ impl<'a> Engine<'a> {
             news.as_mut().enable();
             self.collect();
             let is_stopping = deadline.is_some();
-            let mut wait = match self.step(is_stopping).await {
+            // What tells it to stop may use the same connections: if it were left alone while it holds one, the step would
+            // wait for it.
+            let mut is_told = false;
+            let stepped = {
+                let mut step = pin!(self.step(is_stopping));
+                loop {
+                    tokio::select! {
+                        biased;
+                        stepped = &mut step => break stepped,
+                        () = &mut stop, if !is_stopping && !is_told => is_told = true,
+                    }
+                }
+            };
+            if is_told {
+                deadline = Some(self.tell_to_stop());
+                continue;
+            }
+            let mut wait = match stepped {
                 Ok(Found::More) => Duration::ZERO,
                 Ok(Found::Nothing(wait)) => wait,
                 Err(error) if error.is_database() && until == Until::Stopped && !is_stopping => {
@@ -145,13 +162,16 @@ impl<'a> Engine<'a> {
             tokio::select! {
                 Some(ended) = self.tasks.join_next_with_id() => self.end(ended),
                 () = news => {}
-                () = &mut stop, if deadline.is_none() => {
-                    self.stopping.send_replace(true);
-                    deadline = Some(Instant::now() + self.worker.settings.grace);
-                }
+                () = &mut stop, if deadline.is_none() => deadline = Some(self.tell_to_stop()),
                 () = sleep(wait) => {}
             }
         }
+    }
+
+    /// Tells those that run, and says until when they may.
+    fn tell_to_stop(&self) -> Instant {
+        self.stopping.send_replace(true);
+        Instant::now() + self.worker.settings.grace
     }
 
     fn is_over(&self, wait: Duration) -> bool {

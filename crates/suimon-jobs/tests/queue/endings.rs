@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use suimon_jobs::{Config, Count, Job, JobError, JobState, Worker};
+use suimon_jobs::{Config, Count, Job, JobError, JobState, Queue, Worker};
 use tokio::sync::Notify;
 
 use crate::support::{Diary, Kind, job, on_all, status};
@@ -12,6 +12,7 @@ on_all!(
     a_wrong_limit_among_many_jobs_changes_nothing,
     a_drain_can_be_stopped,
     what_is_given_back_uses_no_attempt,
+    what_stops_a_worker_may_use_its_connection,
     a_grace_of_for_ever_is_a_long_one,
     a_key_gets_the_limit_of_all_keys_back,
     any_error_can_be_written_down,
@@ -67,6 +68,19 @@ async fn what_is_given_back_uses_no_attempt(kind: Kind) {
     worker.run_until(async { has_begun.notified().await }).await.unwrap();
     let job = job(&queue, id).await;
     assert_eq!((job.state, job.attempts, job.deferrals, job.error), (JobState::Pending, 0, 0, None));
+}
+
+/// It was left alone with the only connection while the worker waited for that.
+async fn what_stops_a_worker_may_use_its_connection(kind: Kind) {
+    let place = kind.place();
+    let queue = Queue::builder(&place.url).prefix(&place.prefix).connections(1).open().await.unwrap();
+    queue.dispatch_all(&[(); 40].map(|()| Job::new("a", &1))).await.unwrap();
+    let diary = Diary::default();
+    let worker = diary.worker(&queue, "a", Config::new().limit("window 2/10ms")).await;
+    let begun = Instant::now();
+    let all_done = async { while queue.status().await.unwrap()[0].done < 40 {} };
+    worker.run_until(all_done).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
 async fn a_grace_of_for_ever_is_a_long_one(kind: Kind) {
