@@ -28,9 +28,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use shuttle::thread;
-use suimon::clock::{Alarm, Clock, ManualClock};
+use suimon::clock::ManualClock;
 use suimon::{Decision, Error, Keyed, KeyedBuilder, KeyedConsume, Overflow, Timestamp};
 use support::Wakes;
+use support::switching::SlowClock;
 
 /// The same hashes each time, as shuttle wants it.
 type Fixed = BuildHasherDefault<DefaultHasher>;
@@ -40,23 +41,6 @@ type Table = Keyed<Fixed>;
 const A: u64 = 7;
 const B: u64 = 8;
 const C: u64 = 9;
-
-/// A clock whose reading lets others go first, so that a decision may be dated by an
-/// instant that is long gone. Its own lock is never held over a switch.
-#[derive(Clone, Debug)]
-struct SlowClock(ManualClock);
-
-impl Clock for SlowClock {
-    fn now(&self) -> Timestamp {
-        let now = self.0.now();
-        thread::yield_now();
-        now
-    }
-
-    fn set_alarm(&self, at: Timestamp, alarm: Alarm) {
-        self.0.set_alarm(at, alarm);
-    }
-}
 
 fn builder(policy: &str) -> (KeyedBuilder<Fixed>, ManualClock) {
     let clock = ManualClock::new();

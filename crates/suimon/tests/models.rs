@@ -10,31 +10,15 @@ mod support;
 use std::task::Poll;
 use std::time::Duration;
 
-use shuttle::sync::mpsc::{Sender, channel};
+use shuttle::sync::mpsc::channel;
 use shuttle::thread;
 use suimon::clock::{Alarm, Clock};
 use suimon::{Carry, Cost, LocalLimiter, Timestamp};
+use support::switching::{Bell, SlowClock};
 use support::{HandClock, Waiter, s, wait};
 
-/// A clock whose reading lets others go first, so that a decision may be dated
-/// by an instant that is long gone. Its own locks are never held over a switch.
-#[derive(Clone, Debug, Default)]
-struct SlowClock(HandClock);
-
-impl Clock for SlowClock {
-    fn now(&self) -> Timestamp {
-        let now = self.0.now();
-        thread::yield_now();
-        now
-    }
-
-    fn set_alarm(&self, at: Timestamp, alarm: Alarm) {
-        self.0.set_alarm(at, alarm);
-    }
-}
-
 fn limiter(policy: &str) -> (LocalLimiter, HandClock) {
-    let clock = SlowClock::default();
+    let clock = SlowClock::<HandClock>::default();
     let limiter = LocalLimiter::builder(policy).unwrap().clock(clock.clone()).build().unwrap();
     (limiter, clock.0)
 }
@@ -240,23 +224,6 @@ fn a_settlement_and_one_who_comes() {
     });
 }
 
-/// A clock whose alarms go to a thread that rings them in turn, each at its time.
-#[derive(Debug)]
-struct Bell {
-    clock: HandClock,
-    alarms: shuttle::sync::Mutex<Sender<(Timestamp, Alarm)>>,
-}
-
-impl Clock for Bell {
-    fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    fn set_alarm(&self, at: Timestamp, alarm: Alarm) {
-        self.alarms.lock().unwrap().send((at, alarm)).unwrap();
-    }
-}
-
 /// All get their turn, in as many seconds as that takes, whoever runs when. If one
 /// were not woken, the model checker would find everybody asleep.
 #[test]
@@ -265,7 +232,7 @@ fn every_wait_ends() {
         const TASKS: usize = 4;
         let (alarms, rings) = channel::<(Timestamp, Alarm)>();
         let clock = HandClock::default();
-        let bell = Bell { clock: clock.clone(), alarms: shuttle::sync::Mutex::new(alarms) };
+        let bell = Bell::new(clock.clone(), alarms);
         let limiter = LocalLimiter::builder("pace 1/s").unwrap().clock(bell).build().unwrap();
         let tasks: Vec<_> = (0..TASKS)
             .map(|_| {

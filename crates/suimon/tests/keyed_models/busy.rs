@@ -4,11 +4,12 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use shuttle::sync::mpsc::{Sender, channel};
+use shuttle::sync::mpsc::channel;
 use shuttle::thread;
 use suimon::clock::{Alarm, Clock, ManualClock};
 use suimon::{Carry, Error, Keyed, Timestamp};
 
+use super::support::switching::Bell;
 use super::{A, B, C, Fixed, Table, Waits, check, flat_and_map, goes_to, hits, meanwhile, ms, passes, remaining};
 
 /// Comes to wait for a key and gives up; does it pass at once?
@@ -274,23 +275,6 @@ fn one_of_two_plans_is_in_force() {
     });
 }
 
-/// A clock whose alarms go to a thread that rings them in turn, each at its time.
-#[derive(Debug)]
-struct Bell {
-    clock: ManualClock,
-    alarms: shuttle::sync::Mutex<Sender<(Timestamp, Alarm)>>,
-}
-
-impl Clock for Bell {
-    fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    fn set_alarm(&self, at: Timestamp, alarm: Alarm) {
-        self.alarms.lock().unwrap().send((at, alarm)).unwrap();
-    }
-}
-
 /// All get their turn, those of each key one after the other. If one were not woken,
 /// the model checker would find everybody asleep.
 #[test]
@@ -299,7 +283,7 @@ fn every_wait_ends() {
         for in_map in [false, true] {
             let (alarms, rings) = channel::<(Timestamp, Alarm)>();
             let clock = ManualClock::new();
-            let bell = Bell { clock: clock.clone(), alarms: shuttle::sync::Mutex::new(alarms) };
+            let bell = Bell::new(clock.clone(), alarms);
             let builder = Keyed::builder("pace 1/s").unwrap().hasher(Fixed::default()).clock(bell).max_keys(4);
             let table = if in_map { builder.in_map() } else { builder }.build().unwrap();
             let tasks = [A, B, A, B, A].map(|key| {

@@ -2,6 +2,8 @@
 //! and futures that are polled by hand.
 #![allow(dead_code, reason = "each test binary takes what it needs")]
 
+pub(crate) mod switching;
+
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
