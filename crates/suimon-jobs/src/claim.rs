@@ -12,9 +12,9 @@ use std::time::Duration;
 use suimon::{Calendar, Cost};
 use suimon_sql::access::Session;
 
-use crate::db::{Db, NEVER, Rows, Stop, Work, until};
+use crate::db::{Db, NEVER, Row, Rows, Stop, Work, until};
 use crate::lane::{Lane, names};
-use crate::limits::{Answer, Asking, Booking, Limited, Locked, Name, Scope, start};
+use crate::limits::{Answer, Asking, Booking, Limited, Locked, Name, start};
 use crate::look::Seen;
 use crate::row::Lock;
 
@@ -102,47 +102,42 @@ impl Work for Claim<'_> {
             if closed.contains(&handler) || key.as_ref().is_some_and(|key| closed.contains(key)) {
                 continue;
             }
-            let answer = match head.cost.parse::<Cost>() {
-                Ok(cost) => {
-                    let asking = Asking { handler: &handler, key: key.as_ref(), cost };
-                    start(&mut locked, &asking, rows.now, self.calendar).map(|booking| (booking, cost))
+            let cost = match head.cost.parse::<Cost>() {
+                Ok(cost) => cost,
+                Err(why) => {
+                    found[head.lane] -= 1;
+                    claims.failed.push((head.id, format!("the cost `{}`: {why}", head.cost)));
+                    continue;
                 }
-                Err(why) => Err(Answer::Impossible(format!("the cost `{}`: {why}", head.cost))),
             };
-            match answer {
-                Ok((booking, cost)) => {
+            let asking = Asking { handler: &handler, key: key.as_ref(), cost };
+            match start(&mut locked, &asking, rows.now, self.calendar) {
+                Answer::Start(booking) => {
                     found[head.lane] -= 1;
                     claims.jobs.push(self.claimed(&head, lane, booking, cost));
                 }
-                Err(Answer::Closed(scope, at)) => {
+                Answer::Closed(scope, at) => {
                     claims.next_at = claims.next_at.min(at);
-                    let name = match (scope, key) {
-                        (Scope::Key, Some(key)) => {
-                            claims.stale.push(lane.clone());
-                            key
-                        }
-                        _ => handler,
-                    };
-                    close(&mut locked, &name, at, rows.now);
-                    closed.insert(name);
+                    let name = asking.name(scope);
+                    if !name.1.is_empty() {
+                        claims.stale.push(lane.clone());
+                    }
+                    close(&mut locked, name, at, rows.now);
+                    closed.insert(name.clone());
                 }
-                Err(Answer::Impossible(why)) => {
+                Answer::Impossible(why) => {
                     found[head.lane] -= 1;
                     claims.failed.push((head.id, why));
                 }
-                Err(Answer::Broken(scope, why)) => {
+                Answer::Broken(scope, why) => {
                     // No reason to let its jobs fail: somebody can mend it, by setting it anew.
-                    let name = match (scope, key) {
-                        (Scope::Key, Some(key)) => key,
-                        _ => handler,
-                    };
+                    let name = asking.name(scope);
                     let row = locked.entry(name.clone()).or_insert_with(Limited::unknown);
                     row.paused_until = rows.now.saturating_add(BROKEN);
                     row.pause_reason = Some(why);
                     row.is_changed = true;
-                    closed.insert(name);
+                    closed.insert(name.clone());
                 }
-                Err(Answer::Start(_)) => {}
             }
         }
         // All that was found has been taken: there may be nothing left.
@@ -161,16 +156,6 @@ impl Work for Claim<'_> {
             job.payload = payloads.get(&job.id).cloned().unwrap_or_default();
         }
         Ok(claims)
-    }
-}
-
-impl Answer {
-    /// The booking, or why there is none.
-    fn map<T>(self, start: impl FnOnce(Booking) -> T) -> Result<T, Answer> {
-        match self {
-            Answer::Start(booking) => Ok(start(booking)),
-            other => Err(other),
-        }
     }
 }
 
@@ -270,7 +255,7 @@ fn close(locked: &mut Locked, name: &Name, at: i64, now: i64) {
 }
 
 fn heads(rows: &Rows) -> Vec<Head> {
-    let head = |row: &crate::db::Row| Head {
+    let head = |row: &Row| Head {
         lane: usize::try_from(row.number(1)).unwrap_or_default(),
         id: row.number(2),
         cost: row.text(3),
@@ -311,23 +296,31 @@ impl Work for Recall {
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Vec<Claimed>, Stop> {
         let sql = format!(
-            "SELECT {PAYLOAD}, id, payload, handler, job_key, priority, attempts, max_attempts, booking, cost FROM {} \
-             WHERE state = 'running' AND lease_token = {}",
+            "SELECT {PAYLOAD}, {CLAIMED}, payload FROM {} WHERE state = 'running' AND lease_token = {}",
             db.jobs(),
             self.token
         );
         let rows = Rows::read(session.finish_cells(sql).await.map_err(Stop::Before)?);
-        let job = |row: &crate::db::Row| Claimed {
-            id: row.number(1),
-            lane: (row.text(3), row.text(4), row.number(5)),
-            payload: row.optional_text(2).unwrap_or_else(|| "null".into()),
-            attempts: u32::try_from(row.number(6)).unwrap_or_default(),
-            max_attempts: row.optional_number(7).and_then(|most| u32::try_from(most).ok()),
-            booking: booking(row.optional_text(8)),
-            token: self.token,
-            cost: row.text(9).parse().unwrap_or(Cost::ONE),
-        };
-        Ok(rows.tagged(PAYLOAD).map(job).collect())
+        Ok(rows.tagged(PAYLOAD).map(Row::claimed).collect())
+    }
+}
+
+/// The columns of a job that has been claimed; its payload may come after them.
+pub(crate) const CLAIMED: &str = "id, handler, job_key, priority, lease_token, attempts, max_attempts, booking, cost";
+
+impl Row {
+    /// A job that has been claimed, by those columns.
+    pub(crate) fn claimed(&self) -> Claimed {
+        Claimed {
+            id: self.number(1),
+            lane: (self.text(2), self.text(3), self.number(4)),
+            token: self.number(5),
+            attempts: u32::try_from(self.number(6)).unwrap_or_default(),
+            max_attempts: self.optional_number(7).and_then(|most| u32::try_from(most).ok()),
+            booking: booking(self.optional_text(8)),
+            cost: self.text(9).parse().unwrap_or(Cost::ONE),
+            payload: self.optional_text(10).unwrap_or_else(|| "null".into()),
+        }
     }
 }
 

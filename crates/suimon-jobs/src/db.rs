@@ -192,22 +192,27 @@ impl Db {
     }
 
     pub(crate) fn is_mysql(&self) -> bool {
-        match self.tables.dialect {
-            #[cfg(feature = "mysql")]
-            Dialect::MySql => true,
-            #[allow(unreachable_patterns, reason = "depends on the kinds that are built in")]
-            _ => false,
-        }
+        is_mysql(self.tables.dialect)
     }
 
-    /// What wakes the workers of other processes when the transaction has ended, if they can be told.
-    pub(crate) fn notify(&self) -> Option<String> {
+    /// What wakes the workers of other processes when the transaction has ended; nothing where they
+    /// cannot be told.
+    pub(crate) fn notify(&self) -> String {
         match self.tables.dialect {
             #[cfg(feature = "postgres")]
-            Dialect::Postgres => Some(format!("SELECT {NOTIFIED}, pg_notify('{}', '')::text", self.jobs())),
+            Dialect::Postgres => format!("SELECT {NOTIFIED}, pg_notify('{}', '')::text; ", self.jobs()),
             #[allow(unreachable_patterns, reason = "depends on the kinds that are built in")]
-            _ => None,
+            _ => String::new(),
         }
+    }
+}
+
+pub(crate) fn is_mysql(dialect: Dialect) -> bool {
+    match dialect {
+        #[cfg(feature = "mysql")]
+        Dialect::MySql => true,
+        #[allow(unreachable_patterns, reason = "depends on the kinds that are built in")]
+        _ => false,
     }
 }
 

@@ -50,11 +50,7 @@ impl Work for Add<'_> {
                 );
             }
             let rows = Rows::read(session.cells(sql).await.map_err(Stop::Before)?);
-            for row in rows.tagged(SEEN) {
-                if let Some(id) = usize::try_from(row.number(1)).ok().and_then(|index| ids.get_mut(index)) {
-                    *id = Some(JobId(row.number(2)));
-                }
-            }
+            read_ids(&rows, SEEN, &mut ids);
             sql = String::new();
         }
         // The same id twice in one go is one job.
@@ -71,20 +67,22 @@ impl Work for Add<'_> {
                 sql += &insert(db, index, job);
             }
         }
-        if let Some(notify) = db.notify() {
-            sql += &notify;
-            sql += "; ";
-        }
-        let rows = session.finish_cells(sql + "COMMIT").await.map_err(Stop::Amid)?;
-        for row in Rows::read(rows).tagged(ADDED) {
-            if let Some(id) = usize::try_from(row.number(1)).ok().and_then(|index| ids.get_mut(index)) {
-                *id = Some(JobId(row.number(2)));
-            }
-        }
+        sql += &db.notify();
+        let rows = Rows::read(session.finish_cells(sql + "COMMIT").await.map_err(Stop::Amid)?);
+        read_ids(&rows, ADDED, &mut ids);
         for (index, first) in same.into_iter().enumerate() {
             ids[index] = ids[index].or_else(|| first.and_then(|first| ids[first]));
         }
         Ok(ids.into_iter().flatten().collect())
+    }
+}
+
+/// Notes the numbers of jobs, which follow the places of the jobs in the rows.
+fn read_ids(rows: &Rows, tag: i64, ids: &mut [Option<JobId>]) {
+    for row in rows.tagged(tag) {
+        if let Some(id) = usize::try_from(row.number(1)).ok().and_then(|index| ids.get_mut(index)) {
+            *id = Some(JobId(row.number(2)));
+        }
     }
 }
 

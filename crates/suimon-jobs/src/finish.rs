@@ -10,7 +10,7 @@ use std::time::Duration;
 use suimon::{Calendar, Cost};
 use suimon_sql::access::Session;
 
-use crate::claim::{Claimed, booking, ids};
+use crate::claim::{CLAIMED, Claimed, ids};
 use crate::db::{Db, NEVER, Row, Rows, Stop, Work, micros};
 use crate::dispatch::open_lane;
 use crate::lane::names;
@@ -56,23 +56,18 @@ pub(crate) enum Written {
 impl Run {
     /// Does it change nothing but its own row?
     fn is_simple(&self) -> bool {
-        let Run { job, outcome, .. } = self;
-        match outcome {
-            Outcome::Done(actual) => !job.booking.holds() && (actual.is_none() || job.booking.booked.is_empty()),
-            _ => false,
-        }
+        matches!(self.outcome, Outcome::Done(_)) && !self.touches_limits()
     }
 
     /// Does it change its limits?
     fn touches_limits(&self) -> bool {
-        let Run { job, outcome, .. } = self;
-        match outcome {
+        let booking = &self.job.booking;
+        let is_settled = |actual: &Option<Cost>| actual.is_some() && !booking.booked.is_empty();
+        match &self.outcome {
             Outcome::Limited { .. } => true,
-            Outcome::Done(actual) => job.booking.holds() || actual.is_some() && !job.booking.booked.is_empty(),
-            Outcome::Failed { actual, .. } => {
-                job.booking.holds() || job.booking.returns() || actual.is_some() && !job.booking.booked.is_empty()
-            }
-            Outcome::Released | Outcome::Lost { .. } => job.booking.holds() || job.booking.returns(),
+            Outcome::Done(actual) => booking.holds() || is_settled(actual),
+            Outcome::Failed { actual, .. } => booking.holds() || booking.returns() || is_settled(actual),
+            Outcome::Released | Outcome::Lost { .. } => booking.holds() || booking.returns(),
         }
     }
 
@@ -121,9 +116,8 @@ impl Work for Finish<'_> {
             db.jobs(),
             ids(self.runs.iter().map(|run| run.job.id))
         );
-        if has_news && let Some(notify) = db.notify() {
-            sql += &notify;
-            sql += "; ";
+        if has_news {
+            sql += &db.notify();
         }
         let rows = Rows::read(session.finish_cells(sql + "COMMIT").await.map_err(Stop::Amid)?);
         Ok(self.runs.iter().map(|run| written(run, &rows)).collect())
@@ -208,11 +202,7 @@ impl Finish<'_> {
         for name in reopened {
             let opens_at = locked.get(&name).map_or(0, |row| row.open_at.max(row.paused_until));
             if opens_at != NEVER {
-                all += &format!(
-                    "UPDATE {} SET next_at = {opens_at} WHERE {} AND next_at > {opens_at}; ",
-                    db.lanes(),
-                    db.names(&name.0, &name.1)
-                );
+                all += &db.open_lanes(&name, opens_at);
             }
         }
         (all + &sql, has_news)
@@ -336,7 +326,7 @@ impl Work for FindLost<'_> {
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, _: Duration) -> Result<Vec<Claimed>, Stop> {
         let sql = format!(
-            "SELECT {STALE}, id, handler, job_key, priority, lease_token, attempts, max_attempts, booking, cost FROM {} \
+            "SELECT {STALE}, {CLAIMED} FROM {} \
              WHERE state = 'running' AND (lease_until < {} OR lease_until IS NULL) AND handler IN ({}) \
              ORDER BY lease_until LIMIT {}",
             db.jobs(),
@@ -345,16 +335,6 @@ impl Work for FindLost<'_> {
             self.most
         );
         let rows = Rows::read(session.finish_cells(sql).await.map_err(Stop::Before)?);
-        let job = |row: &Row| Claimed {
-            id: row.number(1),
-            lane: (row.text(2), row.text(3), row.number(4)),
-            payload: String::new(),
-            token: row.number(5),
-            attempts: u32::try_from(row.number(6)).unwrap_or_default(),
-            max_attempts: row.optional_number(7).and_then(|most| u32::try_from(most).ok()),
-            booking: booking(row.optional_text(8)),
-            cost: row.text(9).parse().unwrap_or(Cost::ONE),
-        };
-        Ok(rows.tagged(STALE).map(job).collect())
+        Ok(rows.tagged(STALE).map(Row::claimed).collect())
     }
 }

@@ -15,8 +15,8 @@ use suimon::store::{Call, Limits, Outcome, Part, Record, Settling, Ticket, Verb,
 use suimon::{Calendar, Cost};
 
 use crate::config::Count;
-use crate::db::{NEVER, micros, timestamp};
-use crate::rules::{Opens, Rule, is_counted, largest, limits, limits_of, nanos_to_micros, opens_for, rules};
+use crate::db::{NEVER, timestamp};
+use crate::rules::{Opens, Rule, is_counted, largest, limits, limits_of, opens_for, passes_at, rules};
 
 /// Whose limit it is: a handler's (with an empty key), or that of a key of a handler.
 pub(crate) type Name = (String, String);
@@ -132,7 +132,8 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    fn name(&self, scope: Scope) -> &Name {
+    /// The name of the limit of a scope.
+    pub(crate) fn name(&self, scope: Scope) -> &Name {
         match (scope, self.key) {
             (Scope::Key, Some(key)) => key,
             _ => self.handler,
@@ -237,9 +238,7 @@ fn book(
                 }
                 index -= limits;
             }
-            // The clock of the record may be ahead of the database's.
-            let seen = nanos_to_micros(decided.reply.now).max(now);
-            return Err(Answer::Closed(scope, retry.after().map_or(NEVER, |wait| seen.saturating_add(micros(wait)))));
+            return Err(Answer::Closed(scope, passes_at(decided.reply.now, retry, now)));
         }
     };
     let mut booked = Vec::new();

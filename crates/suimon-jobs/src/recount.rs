@@ -60,24 +60,23 @@ impl Work for Recount<'_> {
     const IS_REPEATABLE: bool = true;
 
     async fn attempt(&self, db: &Db, session: &mut Session<'_>, left: Duration) -> Result<bool, Stop> {
-        let (handler, key) = self.name;
-        let of_key = if key.is_empty() { String::new() } else { format!(" AND job_key = {}", db.text(key)) };
+        let is_key = !self.name.1.is_empty();
         // After the lock: nobody claims or ends anything under this limit meanwhile.
         let sql = format!(
-            "{}; {}{}; SELECT {HELD}, booking FROM {} WHERE state = 'running' AND handler = {}{of_key} AND booking IS NOT NULL",
+            "{}; {}{}; SELECT {HELD}, booking FROM {} WHERE state = 'running' AND {} AND booking IS NOT NULL",
             db.tables.begin(left),
             db.select_limit(self.name, Lock::Alone),
             db.select_clock(),
             db.jobs(),
-            db.text(handler),
+            db.under(self.name),
         );
         let rows = Rows::read(session.cells(sql).await.map_err(Stop::Before)?);
-        let scope = if key.is_empty() { Scope::Handler } else { Scope::Key };
+        let scope = if is_key { Scope::Key } else { Scope::Handler };
         let (mut held, mut running) = (Cost::ZERO, 0);
         for booking in rows.tagged(HELD).map(|row| booking(row.optional_text(1))) {
             let of_scope = booking.held.iter().filter(|(of, _)| *of == scope);
             held = of_scope.fold(held, |held, (_, cost)| held.saturating_add(cost.parse().unwrap_or_default()));
-            running += i64::from(booking.is_counted && key.is_empty());
+            running += i64::from(booking.is_counted && !is_key);
         }
         let mut locked = rows.limits();
         let row = locked.get_mut(self.name).filter(|row| (row.held, row.running) != (held, running));
@@ -87,14 +86,8 @@ impl Work for Recount<'_> {
         };
         (row.held, row.running, row.open_at, row.is_changed) = (held, running, 0, true);
         let mut sql = db.write_limits(&locked);
-        if !key.is_empty() {
-            sql += &format!(
-                "UPDATE {} SET next_at = {} WHERE {} AND next_at > {}; ",
-                db.lanes(),
-                rows.now,
-                db.names(handler, key),
-                rows.now
-            );
+        if is_key {
+            sql += &db.open_lanes(self.name, rows.now);
         }
         session.finish_cells(sql + "COMMIT").await.map_err(Stop::Amid)?;
         Ok(true)

@@ -70,6 +70,19 @@ impl Db {
         format!("handler = {} AND job_key = {}", self.text(handler), self.text(key))
     }
 
+    /// What is under a limit: all of a handler, or what is of a key of it.
+    pub(crate) fn under(&self, (handler, key): &Name) -> String {
+        match key.is_empty() {
+            true => format!("handler = {}", self.text(handler)),
+            false => self.names(handler, key),
+        }
+    }
+
+    /// Lets the lanes under a limit be looked at from a time on, if that is earlier than before.
+    pub(crate) fn open_lanes(&self, name: &Name, at: i64) -> String {
+        format!("UPDATE {} SET next_at = {at} WHERE {} AND next_at > {at}; ", self.lanes(), self.under(name))
+    }
+
     /// The row of a lane.
     pub(crate) fn lane(&self, (handler, key, priority): &Lane) -> String {
         format!("{} AND priority = {priority}", self.names(handler, key))

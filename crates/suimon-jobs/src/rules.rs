@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use suimon::store::{Call, Limits, Outcome, Part, Verb, decide};
-use suimon::{Calendar, Carry, Cost, Limit, Policy, Timestamp};
+use suimon::{Calendar, Carry, Cost, Limit, Policy, Retry, Timestamp};
 
 use crate::config::Count;
 use crate::db::{NEVER, micros, timestamp};
@@ -105,10 +105,7 @@ pub(crate) fn opens_for(
     match decide(&call, &[row.and_then(|row| row.record.clone())], timestamp(now), calendar) {
         Err(why) => Opens::Broken(why.to_string()),
         Ok(decided) => match decided.reply.outcome {
-            Outcome::Denied(_, retry) => {
-                let seen = nanos_to_micros(decided.reply.now).max(now);
-                Opens::At(retry.after().map_or(NEVER, |wait| seen.saturating_add(micros(wait))))
-            }
+            Outcome::Denied(_, retry) => Opens::At(passes_at(decided.reply.now, retry, now)),
             _ => Opens::Now,
         },
     }
@@ -153,6 +150,9 @@ pub(crate) fn counted_period(text: &str) -> Option<Duration> {
     policy.limits().iter().filter_map(window).max()
 }
 
-pub(crate) fn nanos_to_micros(time: Timestamp) -> i64 {
-    i64::try_from(time.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX)
+/// When what was refused passes, in microseconds since 1970: `NEVER` if no waiting helps. The clock of the record, by which
+/// it was decided, may be ahead of the database's.
+pub(crate) fn passes_at(decided_at: Timestamp, retry: Retry, now: i64) -> i64 {
+    let seen = i64::try_from(decided_at.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX);
+    retry.after().map_or(NEVER, |wait| seen.max(now).saturating_add(micros(wait)))
 }

@@ -3,6 +3,8 @@
 
 use suimon_sql::access::{Dialect, Tables, Version};
 
+use crate::db::is_mysql;
+
 pub(crate) const VERSIONS: &[Version] = &[Version { number: 1, oldest: 1, statements: first }];
 
 /// The ending of the name of the table in which the versions are noted.
@@ -124,14 +126,5 @@ fn first(tables: &Tables) -> Vec<String> {
                 "CREATE INDEX IF NOT EXISTS {prefix}_job_lanes_next ON {prefix}_job_lanes (handler, priority, next_at)"
             ),
         ],
-    }
-}
-
-fn is_mysql(dialect: Dialect) -> bool {
-    match dialect {
-        #[cfg(feature = "mysql")]
-        Dialect::MySql => true,
-        #[allow(unreachable_patterns, reason = "depends on the kinds that are built in")]
-        _ => false,
     }
 }

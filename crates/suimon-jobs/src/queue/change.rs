@@ -119,14 +119,12 @@ impl Work for Changing<'_> {
                     let runs = self.past_runs(db, session, text, count, rows.now).await?;
                     row.charge_past(text, &runs, self.calendar);
                 }
-                // Without one, nothing is counted; a later one looks at the runs of the past anew.
-                let forgotten = if text.is_none() { ", state_policy = NULL, state = NULL" } else { "" };
                 if text.is_none() {
+                    // Nothing is counted; a later one looks at the runs of the past anew.
                     row.record = None;
                 }
                 let text = db.optional_text(text);
-                more =
-                    format!("policy = {text}, count_on = '{}', given_by = {}{forgotten}", count.as_str(), given as i64);
+                more = format!("policy = {text}, count_on = '{}', given_by = {}", count.as_str(), given as i64);
             }
             What::KeyLimit { text, count, given } => {
                 let (text, count) = (db.optional_text(text), count.unwrap_or(row.key_count));
@@ -142,7 +140,6 @@ impl Work for Changing<'_> {
                 // goes on under the limit that all keys have.
                 if key.is_empty() {
                     row.record = None;
-                    more += ", state_policy = NULL, state = NULL";
                 }
             }
             What::Concurrency(most) => {
@@ -171,18 +168,8 @@ impl Work for Changing<'_> {
             );
         }
         // Looked at too early, a lane is closed again; too late, it would be forgotten.
-        let of_key = if key.is_empty() { String::new() } else { format!(" AND job_key = {}", db.text(key)) };
-        sql += &format!(
-            "UPDATE {} SET next_at = {} WHERE handler = {}{of_key} AND next_at > {}; ",
-            db.lanes(),
-            rows.now,
-            db.text(handler),
-            rows.now
-        );
-        if let Some(notify) = db.notify() {
-            sql += &notify;
-            sql += "; ";
-        }
+        sql += &db.open_lanes(self.change.name, rows.now);
+        sql += &db.notify();
         session.finish_cells(sql + "COMMIT").await.map_err(Stop::Amid)?;
         Ok(())
     }
@@ -199,18 +186,16 @@ impl Changing<'_> {
         now: i64,
     ) -> Result<Vec<(i64, Cost)>, Stop> {
         let Some(period) = counted_period(text) else { return Ok(Vec::new()) };
-        let (handler, key) = self.change.name;
-        let of_key = if key.is_empty() { String::new() } else { format!(" AND job_key = {}", db.text(key)) };
         let (column, states) = match count {
             Count::Started => ("started_at", "'running', 'done', 'failed', 'pending'"),
             Count::Completed => ("finished_at", "'done'"),
         };
         let since = now.saturating_sub(micros(period));
         let sql = format!(
-            "SELECT {RUN}, {column}, cost FROM {} WHERE handler = {}{of_key} AND state IN ({states}) AND {column} > {since} \
+            "SELECT {RUN}, {column}, cost FROM {} WHERE {} AND state IN ({states}) AND {column} > {since} \
              ORDER BY {column} DESC LIMIT {MOST_RUNS}",
             db.jobs(),
-            db.text(handler),
+            db.under(self.change.name),
         );
         let rows = Rows::read(session.cells(sql).await.map_err(Stop::Before)?);
         let runs = rows.tagged(RUN).map(|row| (row.number(1), row.text(2).parse().unwrap_or(Cost::ONE)));

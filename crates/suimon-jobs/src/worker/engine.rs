@@ -123,6 +123,9 @@ impl<'a> Engine<'a> {
                 deadline = Some(self.tell_to_stop());
                 continue;
             }
+            if stepped.is_ok() {
+                outage = Duration::ZERO;
+            }
             let mut wait = match stepped {
                 Ok(Found::More) => Duration::ZERO,
                 Ok(Found::Nothing(wait)) => wait,
@@ -137,9 +140,6 @@ impl<'a> Engine<'a> {
                 Err(error) if is_stopping && error.is_database() => Duration::from_millis(100),
                 Err(error) => return Err(error),
             };
-            if wait != outage {
-                outage = Duration::ZERO;
-            }
             let is_idle = self.tasks.is_empty() && self.ended.is_empty();
             if is_idle && (is_stopping || self.is_over(wait)) {
                 return Ok(self.ran);

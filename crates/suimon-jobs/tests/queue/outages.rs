@@ -41,28 +41,28 @@ async fn survives(url: String, restart: impl Fn(bool) + Clone + Send + 'static) 
     assert!(more <= 2 * 2 * 8, "{more} ran twice");
 }
 
-#[test]
-fn postgres_killed_and_restarted() {
-    let server = Arc::new(Mutex::new(Postgres::start()));
-    let (url, at_hand) = (server.lock().unwrap().url(), server.clone());
+fn killed_and_restarted<S: Send + 'static>(server: S, url: String, kill: fn(&mut S), restart: fn(&mut S)) {
+    let server = Arc::new(Mutex::new(server));
+    let at_hand = server.clone();
     block_on(survives(url, move |kills| {
         let mut server = at_hand.lock().unwrap();
         if kills {
-            server.kill();
+            kill(&mut server);
         }
-        server.restart();
+        restart(&mut server);
     }));
 }
 
 #[test]
+fn postgres_killed_and_restarted() {
+    let server = Postgres::start();
+    let url = server.url();
+    killed_and_restarted(server, url, Postgres::kill, Postgres::restart);
+}
+
+#[test]
 fn mariadb_killed_and_restarted() {
-    let server = Arc::new(Mutex::new(MariaDb::start()));
-    let (url, at_hand) = (server.lock().unwrap().url(), server.clone());
-    block_on(survives(url, move |kills| {
-        let mut server = at_hand.lock().unwrap();
-        if kills {
-            server.kill();
-        }
-        server.restart();
-    }));
+    let server = MariaDb::start();
+    let url = server.url();
+    killed_and_restarted(server, url, MariaDb::kill, MariaDb::restart);
 }
